@@ -112,11 +112,11 @@ func TestADowngradeThatFails(t *testing.T) {
 		want  error
 		tries int
 	}{
-		"the store fails":       {func(b *bench) { b.loseRequests(always(locktest.Acquire, errIO)) }, errIO, 2},
-		"no other try mends it": {func(b *bench) { b.loseRequests(always(locktest.Acquire, lock.ErrWrongType)) }, lock.ErrWrongType, 1},
-		"no answer comes":       {func(b *bench) { b.loseAnswers(always(locktest.Acquire, errIO)) }, errIO, 2},
-		"the client was closed": {func(b *bench) { assert.NoError(b.t, b.Close(ctx)) }, lock.ErrClosed, 0},
-		"it was lost":           {func(b *bench) { b.mem.Delete("k") }, lock.ErrLost, 1},
+		"the store fails":         {func(b *bench) { b.loseRequests(always(locktest.Acquire, errIO)) }, errIO, 2},
+		"another try cannot help": {func(b *bench) { b.loseRequests(always(locktest.Acquire, lock.ErrWrongType)) }, lock.ErrWrongType, 1},
+		"no answer comes":         {func(b *bench) { b.loseAnswers(always(locktest.Acquire, errIO)) }, errIO, 2},
+		"the client was closed":   {func(b *bench) { assert.NoError(b.t, b.Close(ctx)) }, lock.ErrClosed, 0},
+		"it was lost":             {func(b *bench) { b.mem.Delete("k") }, lock.ErrLost, 1},
 		"it was lost, and another has it": {func(b *bench) {
 			b.mem.Delete("k")
 			_, err := b.mem.Acquire(ctx, driver.Request{Key: "k", Owner: "other:1", Mode: driver.Write, TTL: time.Second})

@@ -68,7 +68,7 @@ func (c *core) checkSaves(t Terms) error {
 	return nil
 }
 
-// checkState refuses a request that cannot have a state, which the client has: several holders would overwrite it.
+// checkState refuses a mode that cannot have a state, because several holders would overwrite it.
 func checkState(m driver.Mode) error {
 	if m != driver.Exclusive {
 		return fmt.Errorf("a %s cannot have a state (Terms.StateTTL): %w", kindOf(m), errors.ErrUnsupported)

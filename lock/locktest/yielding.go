@@ -25,7 +25,7 @@ func yielding(r driver.Request) driver.Request {
 	return r
 }
 
-// watch watches for those who wait for the lock of a lease. The channel is closed when they do.
+// watch watches a lease. The channel gets a value when others wait for the lock.
 func (f *fixture) watch(l driver.Lease) <-chan struct{} {
 	told := make(chan struct{}, 1000)
 	stop := f.store.Watch(l, func() {

@@ -39,7 +39,7 @@ func contract(t *testing.T, rdb redis.UniversalClient, kind Kind) {
 	_, cluster := rdb.(*redis.ClusterClient)
 	open := func(t *testing.T, prefix string) driver.Store {
 		o := &Options{Kind: kind, Prefix: prefix, WatchdogTTL: driver.MaxTTL}
-		if !cluster { // a script touches no other keys than those in KEYS, but those that no client can name in advance
+		if !cluster { // a script touches no key outside KEYS, except keys that no client can name in advance
 			o.Instrument = (&testredis.Hosted{Except: []string{":rwlock_timeout:%d+$", "^leasewheel_metadata:"}}).Attach
 		}
 		return newStore(t, rdb, o)

@@ -78,7 +78,7 @@ const (
 	metadataMark = "{"
 	statefulMark = "." // base64 has no dot
 
-	// yieldsMark ends the name of an owner that yields. It has the holder told of its first waiter.
+	// yieldsMark ends the name of an owner that yields. Scripts send its client a message about the first waiter.
 	yieldsMark = "!"
 )
 

@@ -73,8 +73,9 @@ func newRenewScript() *redisnode.Script {
 	return sc
 }
 
-// result returns the result in a reply of a script for a key that may have messages for waiters. It publishes the messages that the server has not taken from the
-// script: some hosted servers refuse PUBLISH there, or route it by the slot of the channel. If that fails, waiters poll.
+// result returns the result in a reply of a script for a key. It publishes the messages for waiters that the server
+// has not taken from the script: some hosted servers refuse PUBLISH there, or route it by the slot of the channel. If
+// that fails, waiters poll.
 func (s *Store) result(ctx context.Context, key string, reply any) any {
 	items, ok := reply.([]any)
 	if !ok || len(items) != 3 || items[0] != any("unsent") {

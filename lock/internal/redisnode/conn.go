@@ -200,8 +200,14 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return socket.SyscallConn()
 }
 
-// noSocket is the RawConn of a connection about which the kernel is not asked. go-redis only calls Read.
-type noSocket struct{ syscall.RawConn }
+// noSocket is the RawConn of a connection about which the kernel is not asked.
+type noSocket struct{}
+
+// Control implements syscall.RawConn.
+func (noSocket) Control(func(uintptr)) error { return nil }
+
+// Write implements syscall.RawConn.
+func (noSocket) Write(func(uintptr) bool) error { return nil }
 
 // Read implements syscall.RawConn.
 func (noSocket) Read(func(uintptr) bool) error { return nil }

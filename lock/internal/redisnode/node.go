@@ -293,8 +293,8 @@ func (c *call) answer(sent time.Time, err error) Answer {
 
 // exec sends calls on a lane, in one request. It returns nil if the server has answered one of them; each call
 // then has a reply or an error. A server that does not know a script, after a restart or a flush, gets its
-// source in a second try, and each call gets it in a third one. sent is an instant before the first try, and zero if nothing was sent. b adds
-// commands of its own to each pipeline, unless it is nil.
+// source in a second try, and with each call in a third one. sent is an instant before the first try, and zero if
+// nothing was sent. b adds commands of its own to each pipeline, unless it is nil.
 func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call, b *Batch) (sent time.Time, err error) {
 	n, late := q.node, q.late
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {

@@ -1,4 +1,4 @@
-// The Releaser, which releases leases in the background, and those that are left at Close.
+// The Releaser, which releases leases in the background and at Close.
 
 package storekit
 
@@ -326,8 +326,8 @@ func (r *Releaser) Release(ctx context.Context, batch []driver.Lease, out []erro
 
 // Close interrupts the calls of the store and takes over more leases. It returns when each lease is
 // released or has failed maxTries times from now on, or when ctx ends. The context of the calls is call, which must
-// end with ctx; if it has ended, Close only waits for those that it has interrupted. Close may change
-// the order of the leases. The error counts those that are not released.
+// end with ctx; if it has ended, Close only waits for the calls that it has interrupted. Close may change
+// the order of the leases. The error counts the leases that were not released.
 func (r *Releaser) Close(ctx, call context.Context, leases []driver.Lease) error {
 	lanes := make([]int, len(leases))
 	for i := range leases {

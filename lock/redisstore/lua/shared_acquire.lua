@@ -2,7 +2,8 @@
 --
 -- The client sends this script to try, to enter the queue and to poll. A poll extends the
 -- place, and grants the lock to waiters if leases have expired. A repeated request of the same
--- owner is harmless. The first waiter has messages sent to readers and a writer that yield. An owner that holds the write lock and asks for a read lock gets it in
+-- owner is harmless. The first waiter has messages sent to readers and a writer that yield. An owner
+-- that holds the write lock and asks for a read lock gets it in
 -- exchange, with the same token. An owner whose lease keeps its members taken after its release
 -- gets neither the lock nor a place.
 --
@@ -33,8 +34,8 @@
 -- Fails with WRONGTYPE, and writes nothing, if a key holds something else, or if the lock is
 -- in use in a mode of another family.
 --
--- Bound: messages to MAX_EXPIRED readers, the owner's own members three times, MAX_EXPIRED leases with MAX_MEMBERS members in
--- all, MAX_EXPIRED places, one sweep and one walk. A poll does none of this if nothing
+-- Bound: messages to MAX_EXPIRED readers, the owner's own members three times, MAX_EXPIRED leases with
+-- MAX_MEMBERS members in all, MAX_EXPIRED places, one sweep and one walk. A poll does none of this if nothing
 -- has changed.
 
 local owner, ttl, place = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

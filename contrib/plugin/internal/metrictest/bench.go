@@ -41,7 +41,7 @@ type Plugin interface {
 // Point is the value of a counter or gauge, or the number and the sum of what a histogram has.
 type Point struct{ Value, Sum float64 }
 
-// Options are those that all packages have.
+// Options are the options common to all packages.
 type Options struct {
 	Store string
 	Namer func(key string) string
