@@ -16,6 +16,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
+	"github.com/leasewheel/leasewheel/schedule"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 type releaseSpy struct {
@@ -135,4 +137,46 @@ func (k *keyed) Release(ctx context.Context, l driver.Lease) error {
 		return errIO
 	}
 	return k.Store.Release(ctx, l)
+}
+
+func TestUnlockRepeatsALostAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		h := b.lock("k")
+		b.loseAnswers(once(locktest.Release, errIO))
+		require.NoError(t, h.Unlock(ctx), "the repeat finds it gone: the first one was executed")
+		assert.Zero(t, b.mem.Len())
+	})
+}
+
+// Closing the engine before the client ends all locks, because nothing renews them. Unlock
+// still releases them.
+func TestAnEngineClosedTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
+		require.NoError(t, err)
+		mem := memstore.New()
+		client, err := lock.New(mem, &lock.Options{Scheduler: engine})
+		require.NoError(t, err)
+		h, err := client.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		locked := time.Now()
+		left, err := client.Mutex("left to Close").Lock(ctx)
+		require.NoError(t, err)
+		held, stop := h.Context(ctx)
+		defer stop()
+		engine.Close()
+		<-held.Done()
+		<-left.Done()
+		assert.Zero(t, time.Since(locked), "told at once")
+		require.ErrorIs(t, context.Cause(held), lock.ErrClosed)
+		require.ErrorIs(t, h.Err(), schedule.ErrClosed)
+		assert.False(t, h.Valid())
+		_, err = client.Mutex("j").Lock(ctx)
+		require.ErrorIs(t, err, schedule.ErrClosed)
+		require.ErrorIs(t, h.Unlock(ctx), schedule.ErrClosed)
+		synctest.Wait()
+		assert.Equal(t, 1, mem.Len(), "Unlock has given it back")
+		require.NoError(t, client.Close(ctx))
+		assert.Zero(t, mem.Len(), "so has Close")
+	})
 }

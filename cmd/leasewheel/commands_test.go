@@ -276,3 +276,10 @@ func TestThePrefixSeparatesLocks(t *testing.T) {
 	assert.Zero(t, p.code(t))
 	stdoutOf(t, server, runArgs(key, []string{"-n", "-prefix", "third:"}, "exit", "0")...)
 }
+
+func TestAServerWithoutTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	_, errs, code := result(t, strings.Replace(testredis.Start(t).URL(), "redis://", "rediss://", 1), "inspect", "key")
+	assert.Equal(t, exitUnavailable, code)
+	assert.Contains(t, errs, "does not speak TLS")
+}

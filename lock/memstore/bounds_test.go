@@ -152,3 +152,20 @@ func TestTombstonesReleaseTheirMemory(t *testing.T) {
 		assert.Empty(t, s.keys)
 	})
 }
+
+// A tombstone lasts its full minute, however often the store sweeps.
+func TestASweepKeepsTombstones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		given := requestFor("a", "given up", time.Hour)
+		require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: given, Unanswered: true}), driver.ErrNotHeld)
+		for i := range 3 * many {
+			name := fmt.Sprint(i)
+			_, err := s.Acquire(t.Context(), requestFor(name, name, time.Hour))
+			require.NoError(t, err)
+		}
+		time.Sleep(tombstoneTime - 1)
+		_, err := s.Acquire(t.Context(), given)
+		require.ErrorIs(t, err, driver.ErrNotAcquired)
+	})
+}

@@ -407,3 +407,42 @@ func TestConnectionsWithoutDeadlinesAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrNotSent)
 	})
 }
+
+// The ctx of a user's function ends with the time of the request, and when the store is
+// closed. Otherwise a pipeline would wait for the function for ever, and Close for the
+// pipeline.
+func TestUserFunctionsMayWaitForTheirContext(t *testing.T) {
+	t.Parallel()
+	wait := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for name, o := range map[string]redis.Options{
+		"on connect":  {OnConnect: func(ctx context.Context, _ *redis.Conn) error { return wait(ctx) }},
+		"credentials": {CredentialsProviderContext: func(ctx context.Context) (string, string, error) { return "", "", wait(ctx) }},
+	} {
+		asked := func(t *testing.T) (*Store, <-chan error) {
+			s := newPipes().store(t, &o, nil)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := s.Acquire(t.Context(), request("k"))
+				failed <- err
+			}()
+			synctest.Wait()
+			return s, failed
+		}
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s, failed := asked(t)
+			require.ErrorContains(t, <-failed, "no answer within 3s", name)
+			assert.Equal(t, s.timeout, time.Since(start), name)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s, failed := asked(t)
+			require.NoError(t, s.Close())
+			assert.Zero(t, time.Since(start), name)
+			require.ErrorIs(t, <-failed, driver.ErrClosed, name)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,4 +84,18 @@ func TestAForeignValueIsLeftAlone(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestTokensRiseAfterTheClockWentBack(t *testing.T) {
+	tb := newTable(t)
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	require.NoError(t, tb.rdb.Set(t.Context(), tb.k.token, ahead, time.Hour).Err())
+	token := tb.granted("a:1")
+	assert.Equal(t, strconv.FormatUint(ahead+1, 10), token)
+	around(t, 70*time.Minute, tb.pttl(tb.k.token), "remembered for ten minutes beyond the moment it names")
+
+	tb.queued("b:1")
+	assert.EqualValues(t, 1, tb.release("a:1", 0))
+	assert.Equal(t, "b:1 "+strconv.FormatUint(ahead+2, 10), tb.value(), "the token of a hand-over rises too")
+	around(t, 70*time.Minute, tb.pttl(tb.k.token))
 }

@@ -75,6 +75,24 @@ func TestOwnersComeFromTheSystem(t *testing.T) {
 	require.NoError(t, c.Close(context.Background()))
 }
 
+// TestOwnersOfClientsDiffer compares owners of many clients in both of their parts.
+func TestOwnersOfClientsDiffer(t *testing.T) {
+	const clients = 1000
+	n, parts := &ownerLog{owners: map[string]int{}}, map[string]bool{}
+	for range clients {
+		c, err := lock.New(n, nil)
+		require.NoError(t, err)
+		_, err = c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.NoError(t, c.Close(context.Background()))
+	}
+	for owner := range n.owners {
+		id, secret, _ := strings.Cut(owner, ":")
+		parts[id], parts[secret] = true, true
+	}
+	assert.Len(t, parts, 2*clients)
+}
+
 // TestGuessedOwnersHaveNoEffect renews and releases with guessed owners, and the right
 // key and token.
 func TestGuessedOwnersHaveNoEffect(t *testing.T) {

@@ -2,8 +2,10 @@ package redisconn
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -88,4 +90,68 @@ func TestClusterKeepsANodeThatServesAgain(t *testing.T) {
 	require.NoError(t, c.readSlots())
 	require.NoError(t, client.Do(t.Context(), n, NewCommand("ping")), "n is not closed")
 	require.NoError(t, runEcho(t.Context(), client, "k"))
+}
+
+func TestACancelledCallDoesNotSuspectTheNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const addr = "127.0.0.1:1"
+		hang := make(chan struct{})
+		var hangs atomic.Bool
+		w := &testredis.Wire{Answer: func([]string) string {
+			if hangs.Load() {
+				<-hang
+			}
+			return "+OK\r\n"
+		}}
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			conn, server := net.Pipe()
+			w.Serve(server)
+			return conn, nil
+		}
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			Dialer: dial, Protocol: 2,
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+			},
+		})
+		client, err := New(rdb, Options{Timeout: long, PoolSize: 1})
+		require.NoError(t, err)
+		c := client.cluster
+		require.NoError(t, runEcho(t.Context(), client, "first"))
+		hangs.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			failed <- runEcho(ctx, client, "k") // a direct call
+		}()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-failed, context.Canceled)
+		assert.False(t, c.node(addr, false).suspect.Load())
+		close(hang)
+		require.NoError(t, closeClient(client))
+		require.NoError(t, rdb.Close())
+		w.Wait()
+	})
+}
+
+func TestAnErrorReplyClearsSuspicion(t *testing.T) {
+	t.Parallel()
+	addr := shared.Server(t).Addr()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}})
+	defer rdb.Close()
+	client := newClient(t, rdb, Options{})
+	c := client.cluster
+	require.NoError(t, runEcho(t.Context(), client, "k"))
+	c.suspect(c.node(addr, false))
+	idle := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.refreshing
+	}
+	require.Eventually(t, idle, soon, time.Millisecond)
+	assert.False(t, c.node(addr, false).suspect.Load())
 }

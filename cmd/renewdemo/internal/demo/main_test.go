@@ -185,3 +185,11 @@ func TestTheURLSelectsTheStore(t *testing.T) {
 	assert.Same(t, mem, b)
 	assert.Equal(t, "sqlite:locks.db", opened)
 }
+
+// The demo shows what its store can do, not what the store of the faults lets pass.
+func TestTheStoreWithFaultsCanDoWhatItsStoreCan(t *testing.T) {
+	b := openMemory()
+	w := newFaultStore(b, config{})
+	assert.Equal(t, b.Describe(), w.Describe())
+	require.NoError(t, w.Shutdown(t.Context()))
+}
