@@ -18,15 +18,16 @@ var yields = driver.ModesOf(driver.Exclusive, driver.Read, driver.Write)
 // asks at once after a message, after all that may hide one, and for a new lease, because others may have
 // waited before: by a renewal that extends nothing.
 type watches struct {
-	mu     sync.Mutex        // guards all below, and told of each watch
+	mu     sync.Mutex        // guards all below, and the flags of each watch
 	of     map[string]*watch // by the value of the lock
-	asks   []driver.Lease    // that are to be asked about
+	asks   []*watch          // that are to be asked about, each once
 	asking bool              // ask runs
 }
 
 type watch struct {
 	lease  driver.Lease
 	wanted func()
+	asked  bool // it is in asks
 	told   bool // wanted was called
 }
 
@@ -64,10 +65,11 @@ func (s *Store) ask(w *watch) {
 	all := &s.watches
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if w.told {
+	if w.told || w.asked {
 		return
 	}
-	all.asks = append(all.asks, w.lease)
+	w.asked = true
+	all.asks = append(all.asks, w)
 	if all.asking || s.redis.Begin(s.redis.Context()) != nil {
 		return
 	}
@@ -81,14 +83,17 @@ func (s *Store) ask(w *watch) {
 }
 
 // next returns leases to be asked about. If there are none, the next ask must start the loop again.
-func (all *watches) next() []driver.Lease {
+func (all *watches) next() (batch []driver.Lease) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	n := min(len(all.asks), maxAsks)
-	batch := all.asks[:n:n]
-	if all.asks = all.asks[n:]; n == 0 {
-		all.asks, all.asking = nil, false
+	for len(all.asks) > 0 && len(batch) < maxAsks {
+		w := all.asks[0]
+		all.asks[0], all.asks = nil, all.asks[1:]
+		if w.asked = false; all.of[w.lease.State.(*leaseState).value] == w && !w.told {
+			batch = append(batch, w.lease)
+		}
 	}
+	all.asking = len(batch) > 0
 	return batch
 }
 

@@ -205,3 +205,44 @@ func TestAWatchLeavesNothing(t *testing.T) {
 	s.Watch(acquire(t, s, permit), func() {})
 	assert.Empty(t, s.watches.of)
 }
+
+// A key that has lost its expiry must not get the short one of a question. The next renewal gives it its own.
+func TestAQuestionGivesNoExpiry(t *testing.T) {
+	t.Parallel()
+	rdb := testredis.Start(t).Client(t)
+	s := patient(t, rdb)
+	for _, mode := range []driver.Mode{driver.Exclusive, driver.Write} {
+		l := acquire(t, s, yieldingFor(mode.String(), mode))
+		require.Equal(t, renewed, renew(t, s, l)) // loads the script
+		keys := rdb.Keys(t.Context(), s.prefix+"*").Val()
+		for _, key := range keys {
+			require.NoError(t, rdb.Persist(t.Context(), key).Err())
+		}
+		before := asksOf(t, rdb)
+		t.Cleanup(s.Watch(l, func() {}))
+		require.Eventually(t, func() bool { return asksOf(t, rdb) > before }, long, time.Millisecond)
+		for _, key := range keys {
+			left := rdb.PTTL(t.Context(), key).Val()
+			assert.True(t, left == -1 || left > time.Minute, "%s: %v", key, left)
+		}
+		require.Equal(t, renewed, renew(t, s, l))
+	}
+}
+
+func TestAWatchIsInOneQuestionAtATime(t *testing.T) {
+	t.Parallel()
+	s, _ := sharedStore(t)
+	l := acquire(t, s, yieldingFor("k", driver.Exclusive))
+	w := &watch{lease: l}
+	s.watches.of = map[string]*watch{l.State.(*leaseState).value: w}
+	s.watches.asking = true // as if a question was under way
+	for range 3 {
+		s.ask(w)
+	}
+	assert.Len(t, s.watches.asks, 1)
+	assert.Len(t, s.watches.next(), 1)
+	s.ask(w)
+	clear(s.watches.of) // stopped
+	assert.Empty(t, s.watches.next())
+	assert.False(t, s.watches.asking)
+}

@@ -1,6 +1,7 @@
 -- Extends leases to their full TTL. It never creates a lease. A key with another value, of
 -- any type, counts as not held. A lease that has more than the TTL left keeps it, so that a
--- late request with an earlier, shorter TTL takes nothing away.
+-- late request with an earlier, shorter TTL takes nothing away. A TTL of 1 ms only asks: it gives no
+-- expiry to a key that has none.
 --
 -- KEYS 1 to n the locks; if they yield, n + 1 to 2n their queues in the same order
 -- ARGV 1 TTL in ms
@@ -21,8 +22,11 @@ local lost, wanted = {}, {}
 for i = 1, n do
   local key = keys[i]
   local held = values[i] == args[i + 1]
-  if held and not (gt and call('PEXPIRE', key, ttl, 'GT') == 1) and call('PTTL', key) < ms then
-    held = call('PEXPIRE', key, ttl) == 1
+  if held and not (gt and call('PEXPIRE', key, ttl, 'GT') == 1) then
+    local left = call('PTTL', key)
+    if left < ms and (left >= 0 or ms > 1) then
+      held = call('PEXPIRE', key, ttl) == 1
+    end
   end
   if not held then
     local other = values[i] and values[i] ~= args[i + 1] and string.sub(values[i], 1, 6) ~= '{kept}'

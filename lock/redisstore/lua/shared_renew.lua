@@ -46,7 +46,8 @@ for i = 2, #ARGV do
     call('PEXPIREAT', KEYS[k], string.format('%.0f', math.ceil(math.min(math.max(latest, expires_at), LATEST))))
     call('ZADD', KEYS[k], string.format('%.0f', math.max(before, expires_at)), owner)
     for extra = k + 1, mode == 'm' and k + 2 or k + 1 do
-      if call('PTTL', KEYS[extra]) < 2 * ttl then
+      local left = call('PTTL', KEYS[extra])
+      if left < 2 * ttl and (left >= 0 or ttl > 1) then -- a TTL of 1 ms only asks, as in renew.lua
         call('PEXPIRE', KEYS[extra], string.format('%.0f', 4 * ttl))
       end
     end

@@ -34,7 +34,8 @@ else
   local record = kind == 'r' and pcall('HGET', key, owner)
   held = kind == 'k' and call('PTTL', key) > 0
     or type(record) == 'string' and match(record, '^%l ' .. token .. ' [%d/]+ ')
-  if held and call('PTTL', key) < 2 * ttl then
+  local left = call('PTTL', key)
+  if held and left < 2 * ttl and (left >= 0 or ttl > 1) then -- a TTL of 1 ms only asks, as in renew.lua
     call('PEXPIRE', key, string.format('%.0f', 4 * ttl))
   end
 end

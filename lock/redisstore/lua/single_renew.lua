@@ -15,8 +15,8 @@
 local values = redis.call('MGET', KEYS[1]) -- a value of another type is no error
 local value = values[1]
 if value == ARGV[2] then
-  local left = redis.call('PTTL', KEYS[1])
-  if left >= tonumber(ARGV[1]) or redis.call('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
+  local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[1])
+  if left >= ttl or left < 0 and ttl == 1 or redis.call('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
     if KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 then
       return {2}
     end
