@@ -318,7 +318,7 @@ func (s *Subscription) unsubscribed(name string) bool {
 }
 
 // disconnected notes that the connection has ended. If it had worked, every listener may
-// have missed a message.
+// have missed a message. A caller learns that when its channel is confirmed again.
 func (s *Subscription) disconnected(worked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +331,7 @@ func (s *Subscription) disconnected(worked bool) {
 	clear(s.leaving)
 	for _, l := range s.listeners {
 		l.on = false
-		if worked {
+		if worked && l.call == nil {
 			l.miss()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,4 +196,30 @@ func TestAShardedChannelThatTheServerEnds(t *testing.T) {
 	assert.True(t, s.unsubscribed("2"), "the subscription has asked for it")
 	assert.False(t, s.unsubscribed("2"), "only once")
 	assert.False(t, s.unsubscribed("1"), "the slot has moved")
+}
+
+func TestAProofThatFailsIsTriedAgain(t *testing.T) {
+	rdb := testredis.Start(t).Client(t)
+	open := func(ctx context.Context) (*redis.PubSub, func() bool) {
+		return rdb.Subscribe(ctx), func() bool { return true }
+	}
+	var calls atomic.Int64
+	s := New(open, plain{}, Options{
+		Unconfirmed: func(err error) { assert.NoError(t, err) },
+		Prove: func(ctx context.Context, channel, message string) error {
+			if calls.Add(1) == 1 {
+				return assert.AnError
+			}
+			return rdb.Publish(ctx, channel, message).Err()
+		},
+	})
+	defer s.Close()
+	s.Listen(NewListener("a", "c"))
+	proven := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.proven
+	}
+	require.Eventually(t, proven, patience, time.Millisecond)
+	assert.EqualValues(t, 2, calls.Load())
 }

@@ -96,10 +96,6 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 			return
 		case <-s.change:
 			ok = s.adjust(ctx, ps)
-			if channel := s.unproven(false); channel != "" && s.proof.Load() == nil {
-				s.sendProof(channel)
-				pings = 0
-			}
 		case <-ticker.C:
 			if pings++; pings > pingsOfProof && s.proof.Swap(nil) != nil {
 				s.unproven(true)
@@ -110,6 +106,10 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 			if !s.isIdle() {
 				idle = 0
 			}
+		}
+		if channel := s.unproven(false); ok && channel != "" && s.proof.Load() == nil {
+			s.sendProof(channel)
+			pings = 0
 		}
 	}
 }
