@@ -61,7 +61,7 @@ func lossOf(ctx context.Context, held *Held, unlocked, err error) error {
 		loss = unlocked
 	}
 	loss = failed("", held.Key(), loss)
-	if err == nil || err == context.Canceled && ctx.Err() == nil { //nolint:errorlint // an error with more text is kept
+	if err == nil || err == ErrWanted || err == context.Canceled && ctx.Err() == nil { //nolint:errorlint // an error with more text is kept
 		return loss
 	}
 	return fmt.Errorf("%w; the function returned: %w", loss, err)

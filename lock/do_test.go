@@ -62,3 +62,16 @@ func TestDoYieldsToNobody(t *testing.T) {
 		}, lock.YieldAfter(0)))
 	})
 }
+
+// A lock may be lost after its function was told to yield.
+func TestDoOfALostLockDoesNotYield(t *testing.T) {
+	waiting(t, nil, func(t *testing.T, b *bench) {
+		err := lock.Do(ctx, b.Mutex("k"), func(_ context.Context, held *lock.Held) error {
+			b.mem.Delete("k")
+			<-held.Done()
+			return lock.ErrWanted
+		})
+		require.ErrorIs(t, err, lock.ErrLost)
+		require.NotErrorIs(t, err, lock.ErrWanted)
+	})
+}
