@@ -224,15 +224,21 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	return nil
 }
 
-// Watch implements [driver.Store]. It ends with the lease.
+// Watch implements [driver.Store].
 func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 	s.look(l.Key, func(k *state, _ time.Time) {
 		if h := k.leases[l.Owner]; h != nil && yields.Has(l.Mode) {
-			h.wanted = wanted
+			h.wanted = &wanted
 			k.ask()
 		}
 	})
-	return func() {}
+	return func() {
+		s.look(l.Key, func(k *state, _ time.Time) {
+			if h := k.leases[l.Owner]; h != nil && h.wanted == &wanted { // not that of a writer that is a reader now
+				h.wanted = nil
+			}
+		})
+	}
 }
 
 // Describe implements [driver.Store]. The Store can keep locks of the modes Exclusive and Members.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -56,4 +57,26 @@ func TestNobodyOwnsAKeptLock(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrNotAcquired)
 	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)
 	require.Positive(t, s.ExpiresIn("k"))
+}
+
+func TestAWatchThatIsStoppedCallsNothing(t *testing.T) {
+	s := memstore.New()
+	request := func(owner string) driver.Request {
+		return driver.Request{Key: "k", Owner: owner, TTL: time.Minute, Attrs: &driver.Attrs{Yields: true}}
+	}
+	l, err := s.Acquire(t.Context(), request("holder"))
+	require.NoError(t, err)
+	wait := func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := s.Wait(ctx, request("waiter"), cancel)
+		require.Error(t, err)
+	}
+	former := func() { assert.Fail(t, "the former watch") }
+	s.Watch(l, former)()
+	wait()
+	stop, told := s.Watch(l, former), false
+	defer s.Watch(l, func() { told = true })()
+	stop()
+	wait()
+	assert.True(t, told, "the latter watch")
 }

@@ -38,7 +38,7 @@ type holder struct {
 	members  []*member
 	permits  int // 1 in all modes but Permit
 	metadata string
-	wanted   func() // of Watch, until it is called; or nil
+	wanted   *func() // of Watch, until it is called; or nil
 }
 
 // waiter is a call of Wait that has not acquired its lock yet.
@@ -287,7 +287,7 @@ func (k *state) ask() {
 	}
 	for _, h := range k.leases {
 		if h.wanted != nil {
-			h.wanted()
+			(*h.wanted)()
 			h.wanted = nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,6 +55,7 @@ type waiter struct {
 	wake     chan struct{}      // holds an element after a release
 	releases *nats.Subscription // nil until the lock was found taken
 
+	granted    atomic.Bool
 	queued     bool      // the server has answered that the lock is taken
 	unanswered bool      // a request may still be executed
 	failing    time.Time // the first failure in a row
@@ -67,6 +69,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		pause := retryPause
 		switch {
 		case err == nil:
+			w.granted.Store(true)
 			return l, nil
 		case errors.As(err, &taken):
 			w.failing = time.Time{}
@@ -162,7 +165,9 @@ func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 func (w *waiter) listen() bool {
 	of, err := w.store.js.Conn().Subscribe(w.store.releases(w.request.Key), func(m *nats.Msg) {
 		if len(m.Data) > 0 {
-			w.ask() // a new holder wants to know
+			if !w.granted.Load() {
+				w.ask() // a new holder wants to know
+			}
 			return
 		}
 		select {

@@ -193,12 +193,15 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 	}
 	go func() {
 		defer s.running.Leave()
+		var changed <-chan zk.Event // of a watch that has not fired; another one would not replace it
 		for ctx.Err() == nil {
-			c := s.clientOf(leaseKey{l.Key, l.Owner})
-			changed, err := ask(ctx, c.link, func(conn *zk.Conn) (<-chan zk.Event, error) {
-				_, _, changed, err := conn.ChildrenW(s.lockPath(l.Key))
-				return changed, err
-			})
+			c, err := s.clientOf(leaseKey{l.Key, l.Owner}), error(nil)
+			if changed == nil {
+				changed, err = ask(ctx, c.link, func(conn *zk.Conn) (<-chan zk.Event, error) {
+					_, _, changed, err := conn.ChildrenW(s.lockPath(l.Key))
+					return changed, err
+				})
+			}
 			all, failure := c.lockNodes(ctx, l.Key)
 			switch {
 			case err == nil && failure == nil && holders(all) < len(all):
@@ -207,7 +210,14 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 			case err == nil && failure == nil:
 				select {
 				case <-changed:
+					changed = nil
 				case <-ctx.Done():
+				}
+			default:
+				select {
+				case <-changed:
+					changed = nil
+				default:
 				}
 			}
 			pause(ctx, failurePause)
