@@ -13,7 +13,7 @@ import (
 )
 
 // Wanted returns a channel that is closed when another Lock waits for the lock, of this client or
-// another one: soon after it has begun to wait, or at the next renewal if a message was lost. The
+// another one: soon after it has begun to wait, or at the next renewal if no message comes. The
 // channel stays closed. Without [Terms].Yields it is nil. For a [Multi] it is closed when others
 // wait for any of its locks.
 func (h *Held) Wanted() <-chan struct{} {

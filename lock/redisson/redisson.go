@@ -105,10 +105,10 @@ type Options struct {
 	Timeout time.Duration
 
 	// PoolSize bounds the connections to a node that carry acquires and releases. The store uses at most
-	// two. Default 16; at most 10,000.
+	// eight. Default 16; at most 10,000.
 	PoolSize int
 
-	// Instrument, if it is set, gets each client that the store makes, before its first use: eight for a
+	// Instrument, if it is set, gets each client that the store makes, before its first use: 14 for a
 	// server or a node of a cluster. It may add hooks, and set the Limiter of
 	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls

@@ -48,7 +48,7 @@ type Options struct {
 	Prefix string
 
 	// Timeout bounds one request. The ctx may end it earlier. An Acquire or Release is one
-	// request and an Inspect up to two. A ForceRelease is up to three, and one more for
+	// request, and a second one where scripts must not publish; an Inspect is up to two. A ForceRelease is up to three, and one more for
 	// every 400 holders. Renewals have at least 3 s. Default 3 s.
 	Timeout time.Duration
 
@@ -69,7 +69,7 @@ type Options struct {
 	// does not ask.
 	Replicas Replicas
 
-	// Instrument, if it is set, gets each client that the store makes, before its first use: eight for a
+	// Instrument, if it is set, gets each client that the store makes, before its first use: 14 for a
 	// server or a node of a cluster, and PoolSize more with Replicas. It may add hooks, and set the Limiter of
 	// its Options. A hook must not keep a command. A hook or a Limiter that blocks delays locks and renewals, beyond their ctx too. New
 	// returns the error of Instrument; on a cluster, where clients are made when they are needed, calls

@@ -253,11 +253,13 @@ func (limiter) ReportResult(error) {}
 
 func TestAnInstrumentMaySetALimiter(t *testing.T) {
 	t.Parallel()
-	refused := errors.New("too many requests")
+	refused, clients := errors.New("too many requests"), 0
 	s := newStore(t, shared.Server(t).Client(t), &Options{Instrument: func(rdb *redis.Client) error {
+		clients++
 		rdb.Options().Limiter = limiter{refused}
 		return nil
 	}})
 	_, err := s.Acquire(t.Context(), request("k"))
+	assert.Equal(t, 14, clients, "the comment of Instrument has the number")
 	require.ErrorIs(t, err, refused)
 }

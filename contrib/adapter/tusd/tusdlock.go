@@ -68,7 +68,7 @@ func (l *Locker) UseIn(composer *handler.StoreComposer) { composer.UseLocker(l) 
 // answer, the error matches [lock.ErrUnavailable], and tusd responds with status 503. Other errors
 // are those of [lock.Mutex.Lock]. After a Lock without error, requestUnlock is called at most once
 // and on a goroutine of its own: when another Lock waits, when the lock is lost, or when the client
-// is closed, but not after Unlock. It may call Unlock.
+// is closed. It is not called after Unlock, unless the two cross. It may call Unlock.
 //
 // Errors of Unlock are those of [lock.Held.Unlock]. tusd drops them; the Logger of the client
 // reports what matters.
