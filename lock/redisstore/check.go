@@ -1,20 +1,17 @@
-// Check, which looks for unsafe settings and missing rights of a server.
+// Check, which looks for unsafe settings and missing rights of a server, and its report.
 
 package redisstore
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/redischeck"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
@@ -69,211 +66,134 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 	case s.redis == nil:
 		return rediskit.ErrZeroStore
 	}
-	masters, _, err := s.redis.Masters(ctx, true)
-	if len(masters) == 0 {
-		return err
+	target := redischeck.Target{
+		Redis: s.redis, Timeout: s.timeout, Prefix: s.prefix, TTL: report.TTL,
+		Replicas: s.replicas.Count, Require: s.replicas.Require, Prove: s.proveAt,
 	}
-	err = nil // of a slot that has no node; see unservedSlots
-	checks := make([]*serverCheck, len(masters))
-	var wg sync.WaitGroup
-	for i, n := range masters {
-		checks[i] = &serverCheck{store: s, node: n, ttl: report.TTL}
-		wg.Go(func() { checks[i].run(ctx) })
+	servers, findings, err := target.Check(ctx)
+	for _, c := range servers {
+		report.Servers = append(report.Servers, CheckedServer(c))
 	}
-	wg.Wait()
-	if s.redis.IsCluster() {
-		checks[0].unservedSlots()
-	}
-	for _, c := range checks {
-		err = cmp.Or(err, c.err) // the others have the same reason
-		for i := range c.findings {
-			c.findings[i].Server = c.facts.Address
-		}
-		sortFindings(c.findings)
-		report.Servers = append(report.Servers, c.facts)
-		report.Findings = append(report.Findings, c.findings...)
+	for _, f := range findings {
+		report.Findings = append(report.Findings, Finding{Severity(f.Severity), f.Code, f.Server, f.Seen, f.Means, f.Do})
 	}
 	return err
 }
 
-// serverCheck is the check of one server.
-type serverCheck struct {
-	store *Store
-	node  *redisconn.Node
-	ttl   time.Duration
+// Severity says how much a [Finding] matters to locks.
+type Severity string
 
-	key     string // does not exist, and the server serves its slot
-	channel string // has no subscribers
+// The severities, from the least.
+const (
+	SeverityNote     Severity = redischeck.Note     // worth knowing; no lock is at risk
+	SeverityNotKnown Severity = redischeck.NotKnown // the server did not tell, so it may be unsafe
+	SeverityWarning  Severity = redischeck.Warning  // a fault, such as a restart, can cost locks
+	SeverityUnsafe   Severity = redischeck.Unsafe   // locks can be lost or held twice without a fault, or cannot be acquired
+)
 
-	facts    CheckedServer
-	findings []Finding
-	err      error // why the check was not completed: ctx has ended, or the store is closed
-
-	info     map[string]string // nil: not known
-	infoErr  error             // why
-	settings map[string]string // of CONFIG GET
-	sample   []clockSample
-	version  version
-
-	subscribeErr error // why the server does not confirm a subscription
+// Finding is something that a [Store.Check] has found at one server, or could not see.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Code     string   `json:"code"`   // does not change between versions; OPERATIONS.md lists the codes
+	Server   string   `json:"server"` // the address, as in [CheckedServer]
+	Seen     string   `json:"seen"`   // what the server has answered
+	Means    string   `json:"means"`  // what that means for locks
+	Do       string   `json:"do"`     // what to do about it
 }
 
-// run checks the server. It stops early if the server does not answer.
-func (c *serverCheck) run(ctx context.Context) {
-	c.facts = CheckedServer{Address: c.node.Addr(), Replicas: -1}
-	c.nameKey()
-	steps := []func(ctx context.Context) error{
-		c.readClock, c.readInfo, c.readSettings, c.tryScript, c.trySubscribe, c.tryRights, c.readClock,
-	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			c.fail(ctx, err)
-			break
-		}
-	}
-	if c.has("login") || c.has("sentinel") {
-		return
-	}
-	if c.info != nil || c.infoErr != nil {
-		c.judge()
-	}
-	if c.err == nil && !c.has("unreachable") {
-		c.judgeClock()
-	}
+// CheckedServer has the facts about one server that a [Store.Check] has seen.
+type CheckedServer struct {
+	Address     string `json:"address"`     // of the form host:port
+	Version     string `json:"version"`     // such as "Redis 7.0.15"; "" if not known
+	Role        string `json:"role"`        // "master" or "replica"; "" if not known
+	Eviction    string `json:"eviction"`    // maxmemory-policy; "" if not known
+	Persistence string `json:"persistence"` // "none", "snapshots", or "AOF" with appendfsync; "" if not known
+	Replicas    int    `json:"replicas"`    // connected ones; -1 if not known
+
+	// ShardedPubSub is "yes" or "no", or "" if it is not known. The store does not use sharded
+	// channels: a cluster forwards each message about a hand-over to all of its nodes.
+	ShardedPubSub string `json:"shardedPubSub"`
+
+	RoundTrip      time.Duration `json:"roundTripNs"`      // the median; 0 if not known
+	WorstRoundTrip time.Duration `json:"worstRoundTripNs"` // 0 if not known
+	ClockOffset    time.Duration `json:"clockOffsetNs"`    // how far the server's clock is ahead of this one
 }
 
-// fail notes why the check was not completed.
-func (c *serverCheck) fail(ctx context.Context, err error) {
-	if ctx.Err() != nil || errors.Is(err, redisconn.ErrClosed) {
-		c.err = err
-		c.add(SeverityUnsafe, "unfinished", err.Error())
-		return
-	}
-	code := "unreachable"
-	switch {
-	case redisconn.IsRefusedLogin(err):
-		code = "login"
-	case errors.Is(err, errSentinel):
-		code = "sentinel"
-	}
-	c.add(SeverityUnsafe, code, err.Error())
+// Report is the result of a [Store.Check]. It can be encoded as JSON. It has no secrets.
+type Report struct {
+	TTL      time.Duration   `json:"ttlNs"` // that the check has assumed
+	Servers  []CheckedServer `json:"servers"`
+	Findings []Finding       `json:"findings"` // of each server in turn, the worst first
 }
 
-// errSentinel ends the check of a server that is a Sentinel.
-var errSentinel = errors.New("the mode of the server is sentinel")
-
-// nameKey sets a key that nobody else uses and whose slot the server serves.
-func (c *serverCheck) nameKey() {
-	random := rand.Text()
-	c.channel = c.store.prefix + random
-	for i := 0; ; i++ {
-		c.key = c.store.prefix + "{check:" + random + strconv.Itoa(i) + "}"
-		// A server of a single slot needs 16,384 tries on average.
-		if i > 64*redisconn.SlotCount || c.store.redis.Serving(redisconn.SlotOf(c.key)) == c.node {
-			return
-		}
-	}
+// Safe reports whether the check of each server has finished and no finding is SeverityUnsafe. Warnings
+// and what is not known do not count.
+func (r Report) Safe() bool {
+	return len(r.Servers) > 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == SeverityUnsafe })
 }
 
-// do sends commands to the server. It returns an error if the server does not answer, or refuses the login.
-func (c *serverCheck) do(ctx context.Context, commands ...*redisconn.Command) error {
-	if err := c.store.redis.Do(ctx, c.node, commands...); err != nil {
-		return err
+// String returns the report as text for people, in several lines without a line end.
+func (r Report) String() string {
+	var b strings.Builder
+	count := map[Severity]int{}
+	for _, f := range r.Findings {
+		count[f.Severity]++
 	}
-	for _, command := range commands {
-		if command.Err != nil && (!command.Refused || redisconn.IsRefusedLogin(command.Err)) {
-			return command.Err
-		}
+	unread := ""
+	if n := len(slices.DeleteFunc(slices.Clone(r.Servers), CheckedServer.read)); n > 0 {
+		unread = fmt.Sprintf("%d not checked, ", n)
 	}
-	return nil
-}
-
-// add adds a finding.
-func (c *serverCheck) add(severity Severity, code, seen string) {
-	a := advised[code]
-	c.findings = append(c.findings, Finding{Severity: severity, Code: code, Seen: seen, Means: a.means, Do: a.do})
-}
-
-// has reports whether there is a finding with a code.
-func (c *serverCheck) has(code string) bool {
-	for _, f := range c.findings {
-		if f.Code == code {
-			return true
-		}
-	}
-	return false
-}
-
-// readInfo reads INFO, and the server's own address.
-func (c *serverCheck) readInfo(ctx context.Context) error {
-	info, client := redisconn.NewCommand("info"), redisconn.NewCommand("client", "info")
-	if err := c.do(ctx, info, client); err != nil {
-		return err
-	}
-	if text, ok := info.Reply.(string); ok && info.Err == nil {
-		c.info = parseLines(text)
-		if cmp.Or(c.info["redis_mode"], c.info["server_mode"]) == "sentinel" { // the second is Valkey's
-			return errSentinel
-		}
-		c.version = infoVersion(c.info)
-	} else {
-		c.infoErr = info.Err
-		if c.infoErr == nil {
-			c.infoErr = rediskit.UnexpectedReply(info.Reply)
-		}
-	}
-	if len(c.store.redis.Addresses()) > 0 || c.store.redis.IsCluster() {
-		return nil
-	}
-	// Sentinel names the master, and only the connection knows its address.
-	c.facts.Address = "the master that Sentinel names"
-	if text, ok := client.Reply.(string); ok && client.Err == nil {
-		for field := range strings.FieldsSeq(text) {
-			if addr, ok := strings.CutPrefix(field, "laddr="); ok {
-				c.facts.Address = addr
+	fmt.Fprintf(&b, "%s, TTL %v: %s%d unsafe, %s, %d not known, %s", redischeck.Plural(len(r.Servers), "server"), r.TTL, unread,
+		count[SeverityUnsafe], redischeck.Plural(count[SeverityWarning], "warning"), count[SeverityNotKnown], redischeck.Plural(count[SeverityNote], "note"))
+	for _, s := range r.Servers {
+		b.WriteString("\n" + s.String())
+		for _, f := range r.Findings {
+			if f.Server == s.Address {
+				b.WriteString("\n" + f.String())
 			}
 		}
 	}
-	return nil
+	return b.String()
 }
 
-// settingsRead are the settings that INFO does not show.
-var settingsRead = []string{
-	"save", "stop-writes-on-bgsave-error", "appendfsync", "min-replicas-to-write",
-	"cluster-require-full-coverage", "cluster-node-timeout",
+// read reports whether the server has answered a question.
+func (s CheckedServer) read() bool { return s.RoundTrip != 0 || s.Version != "" }
+
+// String returns the facts in one line.
+func (s CheckedServer) String() string {
+	if !s.read() {
+		return s.Address + ": not checked"
+	}
+	facts := []string{
+		known("version", s.Version), known("role", s.Role), known("maxmemory-policy", s.Eviction),
+		known("persistence", s.Persistence),
+	}
+	if s.Replicas < 0 {
+		facts = append(facts, "replicas not known")
+	} else {
+		facts = append(facts, redischeck.Plural(s.Replicas, "replica"))
+	}
+	if s.RoundTrip == 0 {
+		facts = append(facts, "round trip not known")
+	} else {
+		facts = append(facts, fmt.Sprintf("round trip %v, worst %v", basic.Round(s.RoundTrip), basic.Round(s.WorstRoundTrip)),
+			fmt.Sprintf("clock %+d ms", s.ClockOffset.Milliseconds()))
+	}
+	return s.Address + ": " + strings.Join(facts, ", ")
 }
 
-// readSettings reads settings by CONFIG GET. A setting that is missing afterwards is not known.
-func (c *serverCheck) readSettings(ctx context.Context) error {
-	commands := make([]*redisconn.Command, len(settingsRead))
-	for i, name := range settingsRead {
-		commands[i] = redisconn.NewCommand("config", "get", name)
+// known returns a fact that names itself only if it is not known or would be unclear alone.
+func known(name, value string) string {
+	switch {
+	case value == "":
+		return name + " not known"
+	case name == "version" || name == "role":
+		return value
 	}
-	if err := c.do(ctx, commands...); err != nil {
-		return err
-	}
-	c.settings = make(map[string]string)
-	for _, command := range commands {
-		pair, ok := command.Reply.([]any)
-		if !ok || len(pair) != 2 {
-			continue
-		}
-		name, okName := pair[0].(string)
-		value, okValue := pair[1].(string)
-		if okName && okValue {
-			c.settings[name] = value
-		}
-	}
-	return nil
+	return name + " " + value
 }
 
-// parseLines parses lines of the form name:value.
-func parseLines(text string) map[string]string {
-	values := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(name, "#") {
-			values[name] = value
-		}
-	}
-	return values
+// String returns the finding in three lines.
+func (f Finding) String() string {
+	return fmt.Sprintf("  %-9s  %s: %s\n             %s\n             %s", f.Severity, f.Code, f.Seen, f.Means, f.Do)
 }

@@ -84,21 +84,3 @@ func TestACheckFindsRemovedCommands(t *testing.T) {
 	assert.Equal(t, "zadd: unknown command", findingOf(t, report, "rights-sharing").Seen)
 	assert.Equal(t, "lrange: unknown command", findingOf(t, report, "rights-inspecting").Seen)
 }
-
-// The commands that are tried are those of the package comment.
-func TestACheckTriesTheDocumentedRights(t *testing.T) {
-	tried := map[string][]string{}
-	for _, g := range append(append([]rightsGroup{clusterRights, explainingRights}, rightsNeeded...), directRights...) {
-		for _, form := range g.forms {
-			tried[g.code] = append(tried[g.code], "+"+nameOf(form))
-		}
-	}
-	for code, rights := range map[string]string{
-		"rights-locks": rightsOfAStore, "rights-waiting": rightsOfWaiters, "rights-messages": rightsOfSignals,
-		"rights-sharing": rightsOfSharing, "rights-inspecting": rightToInspect + " " + rightToList,
-		"rights-explaining": rightToExplain,
-		"rights-cluster":    strings.TrimPrefix(rightsOnACluster, "+cluster|slots "),
-	} {
-		assert.ElementsMatch(t, strings.Fields(rights), tried[code], code)
-	}
-}

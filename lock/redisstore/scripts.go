@@ -90,7 +90,7 @@ func (s *Store) result(ctx context.Context, key string, reply any) any {
 		commands = append(commands, redisconn.NewCommand("publish", messages[0], messages[1]))
 	}
 	node, err := s.redis.Master(ctx, redisconn.SlotOf(key))
-	if err == nil && len(commands) > 0 && s.redis.Do(ctx, node, commands...) == nil && commands[0].Err != nil && refusal(commands[0].Err.Error()) != "" {
+	if err == nil && len(commands) > 0 && s.redis.Do(ctx, node, commands...) == nil && commands[0].Err != nil && redisconn.Refusal(commands[0].Err.Error()) != "" {
 		s.mute.Store(true)
 	}
 	return items[1]

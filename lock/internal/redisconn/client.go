@@ -17,8 +17,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// Options configure a Client; see [redisnode.Options]. Timeout bounds each call of Run, Do, TrySubscribe,
-// Masters and OwnersAt.
+// Options configure a Client; see [redisnode.Options]. Timeout bounds each call of Run, Do, Masters
+// and OwnersAt.
 type Options = redisnode.Options
 
 // Client sends scripts to a server or to a cluster. Its methods are safe for concurrent

@@ -57,20 +57,6 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 	return nil
 }
 
-// TrySubscribe subscribes to a channel at a node, on a connection of its own, for at most
-// Options.Timeout. Then it waits for the message of publish, unless that is nil.
-func (c *Client) TrySubscribe(ctx context.Context, n *Node, channel string, publish func(context.Context) error) error {
-	if err := c.Begin(ctx); err != nil {
-		return err
-	}
-	defer c.End()
-	err := n.TrySubscribe(ctx, channel, publish)
-	if err == nil {
-		return nil
-	}
-	return c.Explain(ctx, err)
-}
-
 // Masters returns the nodes that serve the slots of a cluster, in the order of their addresses, or
 // the node of a client for one server. owners is a hash of which node serves which slot, and 0 for one
 // server. If fresh is set, Masters asks the cluster first. If a slot has no known node, the error names it, and

@@ -252,6 +252,26 @@ func (c *Client) missingRight(reply string, sc *redisnode.Script) string {
 	return "leasewheel check names the missing rights"
 }
 
+// What Refusal returns.
+const (
+	UnknownCommand = "unknown command"
+	NoPermission   = "no permission"
+)
+
+// Refusal returns why a command is missing: because of its error reply, the user or the server
+// does not have it. It returns "" for any other error, which the command itself has caused.
+func Refusal(reply string) string {
+	lower := strings.ToLower(reply)
+	is := func(words string) bool { return strings.Contains(lower, words) }
+	switch {
+	case is("unknown command"), is("unknown redis command"), is("unknown subcommand"):
+		return UnknownCommand
+	case strings.Contains(reply, "NOPERM"), is("permission"), is("acl failure"), is("the user executing the script can't"):
+		return NoPermission
+	}
+	return ""
+}
+
 // isSentinel reports whether the server that does not know a command is a Sentinel. The caller has called Begin.
 func (c *Client) isSentinel(ctx context.Context, reply error) bool {
 	if c.cluster != nil || !strings.Contains(reply.Error(), "unknown command") {

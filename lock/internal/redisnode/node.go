@@ -7,7 +7,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -229,36 +228,6 @@ func (n *Node) Slots(ctx context.Context, timeout time.Duration) ([]redis.Cluste
 
 // Subscribe returns a subscription without channels. It sends nothing.
 func (n *Node) Subscribe(ctx context.Context) *redis.PubSub { return n.subs.Subscribe(ctx) }
-
-// TrySubscribe subscribes to a channel on a connection of its own, for at most Options.Timeout. Then it calls publish, which
-// publishes a message there, and waits for that, unless publish is nil. The caller has called Calls.Begin.
-func (n *Node) TrySubscribe(ctx context.Context, channel string, publish func(context.Context) error) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, n.timeout, driver.NoAnswerError(n.timeout))
-	defer cancel()
-	_, err := CallUser(bounded, n.calls, func() (any, error) { // go-redis does not end with its ctx
-		ps := n.subs.Subscribe(bounded)
-		defer func() { _ = ps.Close() }()
-		if err := ps.Subscribe(bounded, channel); err != nil {
-			return nil, err
-		}
-		confirmed, err := ps.ReceiveTimeout(bounded, n.timeout)
-		if err != nil || publish == nil {
-			return confirmed, err
-		}
-		if err := publish(bounded); err != nil {
-			return nil, err
-		}
-		message, err := ps.ReceiveTimeout(bounded, n.timeout/2)
-		if err != nil {
-			err = fmt.Errorf("a message of a script does not arrive: %w", err)
-		}
-		return message, err
-	})
-	if bounded.Err() != nil && ctx.Err() == nil {
-		return context.Cause(bounded)
-	}
-	return err
-}
 
 // call is a script or a command, and its answer.
 type call struct {

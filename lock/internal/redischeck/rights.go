@@ -1,22 +1,25 @@
 // The rights of the user in a Check.
 
-package redisstore
+package redischeck
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // rightsGroup is a group of commands that some operations need.
 type rightsGroup struct {
 	code     string
-	severity Severity // if a command is missing
+	severity string // if a command is missing
 	forms    []string
 }
 
@@ -24,58 +27,73 @@ type rightsGroup struct {
 // KEY does not exist and CHANNEL has no subscribers. The only exception is RPUSH, which is
 // tried only where the server refuses its write.
 var rightsNeeded = []rightsGroup{
-	{"rights-locks", SeverityUnsafe, []string{
+	{"rights-locks", Unsafe, []string{
 		"get KEY", "mget KEY", "set KEY 1 XX", "del KEY", "exists KEY", "time", "pttl KEY", "pexpire KEY 1000",
 		"llen KEY", "lpop KEY", "lrem KEY 0 1", "zcard KEY", "zscore KEY 1", "zrem KEY 1",
 	}},
-	{"rights-waiting", SeverityWarning, []string{"rpush KEY 1", "lindex KEY 0", "zadd KEY XX 1 1", "zrangebyscore KEY 0 1"}},
-	{"rights-messages", SeverityWarning, []string{"publish CHANNEL 1"}},
-	{"rights-sharing", SeverityWarning, []string{
+	{"rights-waiting", Warning, []string{"rpush KEY 1", "lindex KEY 0", "zadd KEY XX 1 1", "zrangebyscore KEY 0 1"}},
+	{"rights-messages", Warning, []string{"publish CHANNEL 1"}},
+	{"rights-sharing", Warning, []string{
 		"zadd KEY XX 1 1", "zcount KEY 0 1", "zrange KEY 0 0", "zrangebyscore KEY 0 1", "zrevrange KEY 0 0", "zscan KEY 0",
 		"pexpireat KEY 1000", "hget KEY 1", "hset KEY 1 1 2", "hdel KEY 1", "hlen KEY", "hmget KEY 1", "hscan KEY 0", "unlink KEY",
 	}},
-	{"rights-inspecting", SeverityNote, []string{"lrange KEY 0 0"}},
+	{"rights-inspecting", Note, []string{"lrange KEY 0 0"}},
 }
 
 // directRights has the commands that the store sends itself, not in a script.
 var directRights = []rightsGroup{
-	{"rights-locks", SeverityUnsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return 1 KEY"}},
-	{"rights-messages", SeverityWarning, []string{"subscribe CHANNEL", "unsubscribe CHANNEL", "ping"}},
-	{"rights-inspecting", SeverityNote, []string{"scan 0"}},
+	{"rights-locks", Unsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return 1 KEY"}},
+	{"rights-messages", Warning, []string{"subscribe CHANNEL", "unsubscribe CHANNEL", "ping"}},
+	{"rights-inspecting", Note, []string{"scan 0"}},
 }
 
 // clusterRights has the command that only a cluster needs besides CLUSTER SLOTS, without which
 // no node is known.
-var clusterRights = rightsGroup{"rights-cluster", SeverityWarning, []string{"asking"}}
+var clusterRights = rightsGroup{"rights-cluster", Warning, []string{"asking"}}
 
 // replicaRights has the command that only Options.Replicas needs.
-var replicaRights = rightsGroup{"rights-replicas", SeverityUnsafe, []string{"wait 0 1"}}
+var replicaRights = rightsGroup{"rights-replicas", Unsafe, []string{"wait 0 1"}}
 
-// explainingRights has the command that [Store.ReportEvents] and [Store.List] need to notice that
+// explainingRights has the command that Store.ReportEvents and Store.List need to notice that
 // another server process answers. readInfo has called it.
-var explainingRights = rightsGroup{"rights-explaining", SeverityWarning, []string{"info"}}
+var explainingRights = rightsGroup{"rights-explaining", Warning, []string{"info"}}
 
-// trySubscribe finds out whether the server confirms a subscription, and delivers a message of a script. A proxy may have no
-// messages.
+// trySubscribe finds out whether the server confirms a subscription, on a connection of its own, and delivers a message of a
+// script. A proxy may have no messages.
 func (c *serverCheck) trySubscribe(ctx context.Context) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, c.Timeout, driver.NoAnswerError(c.Timeout))
+	defer cancel()
+	noScript := c.has("no-script")
 	var refused atomic.Bool
-	publish := func(ctx context.Context) error {
-		err := c.store.proveAt(ctx, c.key, c.channel, "check")
-		refused.Store(err != nil)
-		return err
+	_, err := redisnode.CallUser(bounded, c.Redis.Calls, func() (any, error) { // go-redis does not end with its ctx
+		ps, _ := c.Redis.SubscribeAt(bounded, c.node)
+		defer func() { _ = ps.Close() }()
+		if err := ps.Subscribe(bounded, c.channel); err != nil {
+			return nil, err
+		}
+		if _, err := ps.ReceiveTimeout(bounded, c.Timeout); err != nil || noScript {
+			return nil, err
+		}
+		if err := c.Prove(bounded, c.key, c.channel, "check"); err != nil {
+			refused.Store(true)
+			return nil, err
+		}
+		if _, err := ps.ReceiveTimeout(bounded, c.Timeout/2); err != nil {
+			return nil, fmt.Errorf("a message of a script does not arrive: %w", err)
+		}
+		return nil, nil
+	})
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(bounded)
 	}
-	if c.has("no-script") {
-		publish = nil
+	if err == nil || refused.Load() {
+		return nil // tryRights names a command that is refused
 	}
-	c.subscribeErr = c.store.redis.TrySubscribe(ctx, c.node, c.channel, publish)
-	switch {
-	case ctx.Err() != nil, errors.Is(c.subscribeErr, redisconn.ErrClosed):
+	c.subscribeErr = c.Redis.Explain(ctx, err)
+	if ctx.Err() != nil || errors.Is(c.subscribeErr, redisconn.ErrClosed) {
 		return c.subscribeErr
-	case refused.Load():
-		c.subscribeErr = nil // tryRights names the command
-	case c.subscribeErr != nil:
-		c.add(SeverityWarning, "no-messages", "subscribe: "+c.subscribeErr.Error())
 	}
+	c.add(Warning, "no-messages", "subscribe: "+c.subscribeErr.Error())
 	return nil
 }
 
@@ -93,7 +111,7 @@ func (c *serverCheck) tryRights(ctx context.Context) error {
 		return err
 	}
 	if c.infoErr != nil {
-		if why := refusal(c.infoErr.Error()); why != "" {
+		if why := redisconn.Refusal(c.infoErr.Error()); why != "" {
 			refused[explainingRights.code] = []string{"info: " + why}
 		}
 	}
@@ -113,11 +131,11 @@ func (c *serverCheck) tryRights(ctx context.Context) error {
 // allow returns what to do about a list of refused commands: the line that gives a user these rights. No line of an ACL
 // brings a command that the server does not have.
 func (c *serverCheck) allow(list []string) string {
-	line := "ACL SETUSER name ~" + c.store.prefix + "* &" + c.store.prefix + "*"
+	line := "ACL SETUSER name ~" + c.Prefix + "* &" + c.Prefix + "*"
 	var missing []string
 	for _, entry := range list {
 		name, why, _ := strings.Cut(entry, ": ")
-		if why == "unknown command" {
+		if why == redisconn.UnknownCommand {
 			missing = append(missing, name)
 		}
 		line += " +" + name
@@ -142,10 +160,10 @@ func (c *serverCheck) dryRun(ctx context.Context, refused map[string][]string) (
 	var commands []*redisconn.Command
 	var codes, names []string
 	groups := slices.Concat(rightsNeeded, directRights)
-	if c.store.redis.IsCluster() {
+	if c.Redis.IsCluster() {
 		groups = append(groups, clusterRights)
 	}
-	if c.store.replicas.Count > 0 {
+	if c.Replicas > 0 {
 		groups = append(groups, replicaRights)
 	}
 	for _, g := range groups {
@@ -166,9 +184,9 @@ func (c *serverCheck) dryRun(ctx context.Context, refused map[string][]string) (
 		case command.Err != nil && !strings.Contains(command.Err.Error(), "not found"):
 			return false, nil
 		case command.Err != nil:
-			refused[codes[i]] = append(refused[codes[i]], names[i]+": unknown command")
+			refused[codes[i]] = append(refused[codes[i]], names[i]+": "+redisconn.UnknownCommand)
 		case answer != "OK":
-			refused[codes[i]] = append(refused[codes[i]], names[i]+": no permission")
+			refused[codes[i]] = append(refused[codes[i]], names[i]+": "+redisconn.NoPermission)
 		}
 	}
 	return true, nil
@@ -187,17 +205,17 @@ func (c *serverCheck) tryCommands(ctx context.Context, refused map[string][]stri
 		if err == nil {
 			return
 		}
-		if why := refusal(err.Error()); why != "" {
+		if why := redisconn.Refusal(err.Error()); why != "" {
 			refused[code] = append(refused[code], name+": "+why)
 		}
 	}
 	note("rights-locks", "evalsha", byDigest.Err)
 	note("rights-messages", "ping", ping.Err)
 	note("rights-inspecting", "scan", scan.Err)
-	if c.store.redis.IsCluster() {
+	if c.Redis.IsCluster() {
 		note("rights-cluster", "asking", asking.Err)
 	}
-	if c.store.replicas.Count > 0 {
+	if c.Replicas > 0 {
 		wait := redisconn.NewCommand("wait", 0, 1)
 		if err := c.do(ctx, wait); err != nil {
 			return err
@@ -243,7 +261,7 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 	if err := c.do(ctx, command); err != nil {
 		return err
 	}
-	if command.Err != nil && refusal(command.Err.Error()) == "" { // the server does not know the header
+	if command.Err != nil && redisconn.Refusal(command.Err.Error()) == "" { // the server does not know the header
 		readOnly = false
 		kept := 0
 		for i, form := range forms {
@@ -259,11 +277,11 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 		}
 	}
 	switch {
-	case command.Err != nil && refusal(command.Err.Error()) != "":
+	case command.Err != nil && redisconn.Refusal(command.Err.Error()) != "":
 		note("rights-locks", "eval", command.Err)
 		return nil
 	case command.Err != nil:
-		c.add(SeverityNotKnown, "rights-locks", command.Err.Error())
+		c.add(NotKnown, "rights-locks", command.Err.Error())
 		return nil
 	}
 	answers, ok := command.Reply.([]any)
@@ -276,7 +294,7 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 		}
 	}
 	if !readOnly && c.version.compatible >= 6 { // there are no rights before Redis 6
-		c.add(SeverityNotKnown, "rights-waiting", "rpush: this server cannot try it without a write")
+		c.add(NotKnown, "rights-waiting", "rpush: this server cannot try it without a write")
 	}
 	return nil
 }
@@ -306,13 +324,13 @@ func (c *serverCheck) tryWrite(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case command.Err == nil || refusal(command.Err.Error()) != "":
+	case command.Err == nil || redisconn.Refusal(command.Err.Error()) != "":
 	case isReadOnly(command.Err.Error()):
 		if c.info["role"] == "" { // otherwise judgeRole reports it
-			c.add(SeverityUnsafe, "replica", command.Err.Error())
+			c.add(Unsafe, "replica", command.Err.Error())
 		}
 	default:
-		c.add(SeverityUnsafe, "write-refused", command.Err.Error())
+		c.add(Unsafe, "write-refused", command.Err.Error())
 	}
 	return nil
 }
@@ -332,20 +350,6 @@ func (c *serverCheck) fill(word string) string {
 func nameOf(form string) string {
 	name, _, _ := strings.Cut(form, " ")
 	return name
-}
-
-// refusal returns why a command is missing: because of its error reply, the user or the server
-// does not have it. It returns "" for any other error, which the command itself has caused.
-func refusal(reply string) string {
-	lower := strings.ToLower(reply)
-	switch {
-	case isUnknownCommand(reply):
-		return "unknown command"
-	case strings.Contains(reply, "NOPERM"), strings.Contains(lower, "permission"), strings.Contains(lower, "acl failure"),
-		strings.Contains(lower, "the user executing the script can't"):
-		return "no permission"
-	}
-	return ""
 }
 
 // textError is an error with a text.

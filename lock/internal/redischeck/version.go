@@ -1,6 +1,6 @@
 // The version of the server in a Check.
 
-package redisstore
+package redischeck
 
 import (
 	"context"
@@ -86,8 +86,8 @@ func (c *serverCheck) tryScript(ctx context.Context) error {
 		return err
 	}
 	if command.Err != nil {
-		if isUnknownCommand(command.Err.Error()) {
-			c.add(SeverityUnsafe, "no-script", command.Err.Error())
+		if redisconn.Refusal(command.Err.Error()) == redisconn.UnknownCommand {
+			c.add(Unsafe, "no-script", command.Err.Error())
 		}
 		return nil // tryRights reports other errors
 	}
@@ -108,7 +108,7 @@ func (c *serverCheck) judgeVersion() {
 	v := c.version
 	c.facts.Version = v.String()
 	if v.product == "" {
-		c.add(SeverityNotKnown, "version-old", c.why())
+		c.add(NotKnown, "version-old", c.why())
 		return
 	}
 	if v.compatible >= 7 {
@@ -117,16 +117,9 @@ func (c *serverCheck) judgeVersion() {
 		c.facts.ShardedPubSub = "no"
 	}
 	if v.compatible < oldest {
-		c.add(SeverityUnsafe, "version-old", v.String())
+		c.add(Unsafe, "version-old", v.String())
 	}
 	if patch, ok := fixedPatches[v.product][[2]int{v.major, v.minor}]; ok && v.patch < patch {
-		c.add(SeverityWarning, "version-vulnerable", fmt.Sprintf("%v, fixed in %d.%d.%d", v, v.major, v.minor, patch))
+		c.add(Warning, "version-vulnerable", fmt.Sprintf("%v, fixed in %d.%d.%d", v, v.major, v.minor, patch))
 	}
-}
-
-// isUnknownCommand reports whether an error reply says that the server does not have a command.
-func isUnknownCommand(reply string) bool {
-	reply = strings.ToLower(reply)
-	return strings.Contains(reply, "unknown command") || strings.Contains(reply, "unknown redis command") ||
-		strings.Contains(reply, "unknown subcommand")
 }

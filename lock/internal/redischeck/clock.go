@@ -1,6 +1,6 @@
 // The clock and the round trips in a Check.
 
-package redisstore
+package redischeck
 
 import (
 	"context"
@@ -69,8 +69,8 @@ func parseTime(reply any) (time.Time, bool) {
 // judgeClock adds findings about the clock and the round trips.
 func (c *serverCheck) judgeClock() {
 	if len(c.sample) == 0 {
-		c.add(SeverityNotKnown, "clock-offset", "TIME is refused")
-		c.add(SeverityNotKnown, "round-trip", "TIME is refused")
+		c.add(NotKnown, "clock-offset", "TIME is refused")
+		c.add(NotKnown, "round-trip", "TIME is refused")
 		return
 	}
 	trips := make([]time.Duration, len(c.sample))
@@ -87,17 +87,17 @@ func (c *serverCheck) judgeClock() {
 	c.facts.RoundTrip, c.facts.WorstRoundTrip = max(median, 1), max(worst, 1) // 0 means not known
 
 	if over := c.facts.ClockOffset.Abs() - trips[0]; over > maxClockOffset {
-		c.add(SeverityWarning, "clock-offset", fmt.Sprintf("the server's clock is %v from that of this host", basic.Round(c.facts.ClockOffset)))
+		c.add(Warning, "clock-offset", fmt.Sprintf("the server's clock is %v from that of this host", basic.Round(c.facts.ClockOffset)))
 	}
 	if step := c.clockStep(); step.Abs() > maxClockStep {
-		c.add(SeverityUnsafe, "clock-step", fmt.Sprintf("the server's clock was stepped by %v", basic.Round(step)))
+		c.add(Unsafe, "clock-step", fmt.Sprintf("the server's clock was stepped by %v", basic.Round(step)))
 	}
-	seen := fmt.Sprintf("median %v, worst %v of %d, TTL %v", basic.Round(median), basic.Round(worst), len(trips), c.ttl)
+	seen := fmt.Sprintf("median %v, worst %v of %d, TTL %v", basic.Round(median), basic.Round(worst), len(trips), c.TTL)
 	switch {
-	case median > c.ttl/3:
-		c.add(SeverityUnsafe, "round-trip", seen)
-	case median > c.ttl/medianPart, worst > c.ttl/worstPart:
-		c.add(SeverityWarning, "round-trip", seen)
+	case median > c.TTL/3:
+		c.add(Unsafe, "round-trip", seen)
+	case median > c.TTL/medianPart, worst > c.TTL/worstPart:
+		c.add(Warning, "round-trip", seen)
 	}
 }
 

@@ -1,6 +1,6 @@
 // The advice for each finding of Check.
 
-package redisstore
+package redischeck
 
 // advice is what a finding means for locks, and what to do about it.
 type advice struct{ means, do string }

@@ -1,6 +1,6 @@
 // The settings of the server in a Check.
 
-package redisstore
+package redischeck
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func (c *serverCheck) why() string {
 func (c *serverCheck) setting(name, code string) (string, bool) {
 	value, ok := c.settings[name]
 	if !ok {
-		c.add(SeverityNotKnown, code, "CONFIG GET "+name+" is refused")
+		c.add(NotKnown, code, "CONFIG GET "+name+" is refused")
 	}
 	return value, ok
 }
@@ -44,42 +44,42 @@ func (c *serverCheck) judgeRole() {
 		c.facts.Role = "master"
 	case "slave", "replica":
 		c.facts.Role = "replica"
-		c.add(SeverityUnsafe, "replica", "the role is "+c.info["role"])
+		c.add(Unsafe, "replica", "the role is "+c.info["role"])
 	default:
 		if !c.has("replica") { // a write can have shown it
-			c.add(SeverityNotKnown, "replica", c.why())
+			c.add(NotKnown, "replica", c.why())
 		}
 	}
-	if c.info["cluster_enabled"] == "1" && !c.store.redis.IsCluster() {
-		c.add(SeverityUnsafe, "cluster-node", "the server is a node of a cluster, and the store has a client for one server")
+	if c.info["cluster_enabled"] == "1" && !c.Redis.IsCluster() {
+		c.add(Unsafe, "cluster-node", "the server is a node of a cluster, and the store has a client for one server")
 	}
 }
 
 func (c *serverCheck) judgeEviction() {
 	policy, limit := c.info["maxmemory_policy"], c.info["maxmemory"]
 	if policy == "" {
-		c.add(SeverityNotKnown, "eviction", c.why())
+		c.add(NotKnown, "eviction", c.why())
 		return
 	}
 	c.facts.Eviction = policy
 	if policy != "noeviction" { // whatever its name: newer servers have newer policies
-		severity := SeverityUnsafe
+		severity := Unsafe
 		if limit == "0" {
-			severity = SeverityWarning // nothing is evicted until there is a limit
+			severity = Warning // nothing is evicted until there is a limit
 		}
 		c.add(severity, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory is %s", policy, limit))
 	}
 	most, _ := strconv.ParseFloat(limit, 64)
 	used, _ := strconv.ParseFloat(c.info["used_memory"], 64)
 	if most > 0 && used > 0.9*most {
-		c.add(SeverityWarning, "memory", fmt.Sprintf("%.0f of %s bytes are used", used, limit))
+		c.add(Warning, "memory", fmt.Sprintf("%.0f of %s bytes are used", used, limit))
 	}
 }
 
 func (c *serverCheck) judgePersistence() {
 	aof := c.info["aof_enabled"]
 	if aof == "" {
-		c.add(SeverityNotKnown, "no-persistence", c.why())
+		c.add(NotKnown, "no-persistence", c.why())
 		return
 	}
 	save, saveKnown := c.settings["save"]
@@ -90,13 +90,13 @@ func (c *serverCheck) judgePersistence() {
 	case aof == "1":
 		c.judgeFsync()
 	case !saveKnown:
-		c.add(SeverityNotKnown, "no-persistence", "appendonly is no, CONFIG GET save is refused")
+		c.add(NotKnown, "no-persistence", "appendonly is no, CONFIG GET save is refused")
 	case save == "":
 		c.facts.Persistence = "none"
-		c.add(SeverityWarning, "no-persistence", `appendonly is no, save is ""`)
+		c.add(Warning, "no-persistence", `appendonly is no, save is ""`)
 	default:
 		c.facts.Persistence = "snapshots"
-		c.add(SeverityWarning, "snapshots-only", fmt.Sprintf("appendonly is no, save is %q", save))
+		c.add(Warning, "snapshots-only", fmt.Sprintf("appendonly is no, save is %q", save))
 	}
 }
 
@@ -105,16 +105,16 @@ func (c *serverCheck) judgeSnapshotErrors(saveKnown bool) {
 	switch {
 	case ok && stop == "no":
 	case !ok || !saveKnown:
-		c.add(SeverityNotKnown, "snapshot-errors", "CONFIG GET save or stop-writes-on-bgsave-error is refused")
+		c.add(NotKnown, "snapshot-errors", "CONFIG GET save or stop-writes-on-bgsave-error is refused")
 	default:
-		c.add(SeverityWarning, "snapshot-errors", fmt.Sprintf("save is %q, stop-writes-on-bgsave-error is yes", c.settings["save"]))
+		c.add(Warning, "snapshot-errors", fmt.Sprintf("save is %q, stop-writes-on-bgsave-error is yes", c.settings["save"]))
 	}
 }
 
 func (c *serverCheck) judgeFsync() {
 	c.facts.Persistence = "AOF"
 	if status := c.info["aof_last_write_status"]; status != "" && status != "ok" {
-		c.add(SeverityUnsafe, "write-refused", "aof_last_write_status is "+status)
+		c.add(Unsafe, "write-refused", "aof_last_write_status is "+status)
 	}
 	fsync, ok := c.setting("appendfsync", "fsync")
 	if !ok {
@@ -124,21 +124,21 @@ func (c *serverCheck) judgeFsync() {
 	switch fsync {
 	case "always":
 	case "everysec":
-		c.add(SeverityNote, "fsync", "appendfsync is everysec")
+		c.add(Note, "fsync", "appendfsync is everysec")
 	default:
-		c.add(SeverityWarning, "fsync", "appendfsync is "+fsync)
+		c.add(Warning, "fsync", "appendfsync is "+fsync)
 	}
 }
 
 func (c *serverCheck) judgeReplication() {
 	replicas, err := strconv.Atoi(c.info["connected_slaves"])
 	if err != nil {
-		c.add(SeverityNotKnown, "replication", c.why())
+		c.add(NotKnown, "replication", c.why())
 		return
 	}
 	c.facts.Replicas = replicas
-	if p := c.store.replicas; p.Count > 0 {
-		c.judgePolicy(p)
+	if c.Replicas > 0 {
+		c.judgePolicy()
 		return
 	}
 	if replicas == 0 || c.facts.Role != "master" {
@@ -146,33 +146,33 @@ func (c *serverCheck) judgeReplication() {
 	}
 	_, counted := c.info["min_slaves_good_slaves"] // shown only if min-replicas-to-write is set
 	least, ok := c.settings["min-replicas-to-write"]
-	seen := plural(replicas, "replica") + ", min-replicas-to-write is "
+	seen := Plural(replicas, "replica") + ", min-replicas-to-write is "
 	switch {
 	case counted && !ok:
-		c.add(SeverityNote, "replication", seen+"set")
+		c.add(Note, "replication", seen+"set")
 	case !ok:
-		c.add(SeverityNotKnown, "replication", seen+"not known: CONFIG GET is refused")
+		c.add(NotKnown, "replication", seen+"not known: CONFIG GET is refused")
 	case least == "0":
-		c.add(SeverityWarning, "replication", seen+"0")
+		c.add(Warning, "replication", seen+"0")
 	default:
-		c.add(SeverityNote, "replication", seen+least)
+		c.add(Note, "replication", seen+least)
 	}
 }
 
 // judgePolicy adds findings about a store that asks the replicas itself.
-func (c *serverCheck) judgePolicy(p Replicas) {
-	seen := fmt.Sprintf("Options.Replicas.Count is %d, %s", p.Count, plural(c.facts.Replicas, "replica"))
+func (c *serverCheck) judgePolicy() {
+	seen := fmt.Sprintf("Options.Replicas.Count is %d, %s", c.Replicas, Plural(c.facts.Replicas, "replica"))
 	ready := c.readyReplicas()
 	if ready < c.facts.Replicas {
 		seen += fmt.Sprintf(", %d of them ready", ready)
 	}
 	switch {
-	case ready >= p.Count:
-		c.add(SeverityNote, "replicas-asked", seen)
-	case p.Require:
-		c.add(SeverityUnsafe, "replicas-missing", seen)
+	case ready >= c.Replicas:
+		c.add(Note, "replicas-asked", seen)
+	case c.Require:
+		c.add(Unsafe, "replicas-missing", seen)
 	default:
-		c.add(SeverityWarning, "replicas-missing", seen)
+		c.add(Warning, "replicas-missing", seen)
 	}
 }
 
@@ -205,16 +205,16 @@ func (c *serverCheck) readyReplicas() int {
 }
 
 func (c *serverCheck) judgeCluster() {
-	if !c.store.redis.IsCluster() {
+	if !c.Redis.IsCluster() {
 		return
 	}
 	if full, ok := c.setting("cluster-require-full-coverage", "cluster-coverage"); ok && full == "yes" {
-		c.add(SeverityWarning, "cluster-coverage", "cluster-require-full-coverage is yes")
+		c.add(Warning, "cluster-coverage", "cluster-require-full-coverage is yes")
 	}
 	if text, ok := c.setting("cluster-node-timeout", "cluster-timeout"); ok {
 		ms, _ := strconv.Atoi(text)
-		if timeout := time.Duration(ms) * time.Millisecond; timeout > c.ttl/6 {
-			c.add(SeverityWarning, "cluster-timeout", fmt.Sprintf("cluster-node-timeout is %v, TTL %v", timeout, c.ttl))
+		if timeout := time.Duration(ms) * time.Millisecond; timeout > c.TTL/6 {
+			c.add(Warning, "cluster-timeout", fmt.Sprintf("cluster-node-timeout is %v, TTL %v", timeout, c.TTL))
 		}
 	}
 }
@@ -223,12 +223,12 @@ func (c *serverCheck) judgeCluster() {
 func (c *serverCheck) unservedSlots() {
 	unserved := 0
 	for slot := range redisconn.SlotCount {
-		if c.store.redis.Serving(uint16(slot)) == nil {
+		if c.Redis.Serving(uint16(slot)) == nil {
 			unserved++
 		}
 	}
 	if unserved > 0 {
-		c.add(SeverityUnsafe, "slots-unserved", plural(unserved, "slot")+" of the cluster have no master")
+		c.add(Unsafe, "slots-unserved", Plural(unserved, "slot")+" of the cluster have no master")
 	}
 }
 

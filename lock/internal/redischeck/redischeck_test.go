@@ -1,7 +1,11 @@
-package redisstore
+package redischeck
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,9 +15,52 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// checked checks a server. Each finding has all its texts.
+func checked(t *testing.T, rdb *redis.Client, target Target) (Server, []Finding) {
+	t.Helper()
+	const timeout = 25 * time.Second
+	client, err := redisconn.New(rdb, redisconn.Options{Timeout: timeout, PoolSize: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		client.Cancel()
+		assert.NoError(t, client.Close())
+		client.Wait()
+	})
+	target.Redis, target.Timeout, target.TTL = client, timeout, 30*time.Second
+	target.Prove = func(context.Context, string, string, string) error { return nil }
+	servers, findings, err := target.Check(t.Context())
+	require.NoError(t, err)
+	require.Len(t, servers, 1)
+	for _, f := range findings {
+		assert.NotContains(t, []string{f.Seen, f.Means, f.Do}, "", f.Code)
+	}
+	return servers[0], findings
+}
+
+// codes returns the severities and codes, without those that depend on the load of the machine.
+func codes(findings []Finding) (list []string) {
+	for _, f := range findings {
+		if f.Code != "round-trip" {
+			list = append(list, f.Severity+" "+f.Code)
+		}
+	}
+	return list
+}
+
+func findingOf(t *testing.T, findings []Finding, code string) Finding {
+	t.Helper()
+	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Code == code })
+	require.GreaterOrEqual(t, i, 0, "no finding %s: %v", code, findings)
+	return findings[i]
+}
 
 // scripted returns a client of a server that answers as a test says. The server has a good
 // configuration otherwise, and no ACL.
@@ -105,15 +152,9 @@ func TestACheckKnowsOtherServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := checked(t, scripted(t, infoOf(test.info...)), nil)
-			var got []string
-			for _, f := range report.Findings {
-				if f.Code != "round-trip" {
-					got = append(got, string(f.Severity)+" "+f.Code)
-				}
-			}
-			assert.Equal(t, test.want, got, "%v", report)
-			assert.Equal(t, test.version, report.Servers[0].Version)
+			server, findings := checked(t, scripted(t, infoOf(test.info...)), Target{})
+			assert.Equal(t, test.want, codes(findings), "%v", findings)
+			assert.Equal(t, test.version, server.Version)
 		})
 	}
 }
@@ -129,9 +170,9 @@ func TestACheckCountsTheReplicasThatCanConfirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := checked(t, scripted(t, infoOf("connected_slaves:2", ready, test.second)), &Options{Replicas: Replicas{Count: 2, Require: true}})
-			finding := findingOf(t, report, test.code)
-			assert.Equal(t, test.severity, string(finding.Severity))
+			_, findings := checked(t, scripted(t, infoOf("connected_slaves:2", ready, test.second)), Target{Replicas: 2, Require: true})
+			finding := findingOf(t, findings, test.code)
+			assert.Equal(t, test.severity, finding.Severity)
 			assert.Equal(t, test.seen, finding.Seen)
 		})
 	}
@@ -140,7 +181,7 @@ func TestACheckCountsTheReplicasThatCanConfirm(t *testing.T) {
 // Valkey 9.1 can be built without Lua.
 func TestACheckSaysThatLuaIsMissing(t *testing.T) {
 	t.Parallel()
-	report := checked(t, scripted(t, func(command []string) string {
+	server, findings := checked(t, scripted(t, func(command []string) string {
 		switch command[0] {
 		case "info":
 			return bulk(goodInfo + "redis_version:7.2.4\r\nvalkey_version:9.1.0\r\n")
@@ -148,25 +189,24 @@ func TestACheckSaysThatLuaIsMissing(t *testing.T) {
 			return "-ERR unknown command '" + command[0] + "', with args beginning with: 'return' \r\n"
 		}
 		return ""
-	}), nil)
-	assert.Equal(t, []string{"unsafe no-script"}, found(report), "%v", report)
-	assert.Equal(t, "Valkey 9.1.0", report.Servers[0].Version)
-	assert.Contains(t, report.Findings[0].Means, "Lua")
-	assert.False(t, report.Safe())
+	}), Target{})
+	assert.Equal(t, []string{"unsafe no-script"}, codes(findings), "%v", findings)
+	assert.Equal(t, "Valkey 9.1.0", server.Version)
+	assert.Contains(t, findingOf(t, findings, "no-script").Means, "Lua")
 }
 
 func TestACheckFindsAStepOfTheClock(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{-time.Hour, -500 * time.Millisecond, 500 * time.Millisecond, time.Hour} {
 		var readings atomic.Int64
-		report := checked(t, scripted(t, func(command []string) string {
+		_, findings := checked(t, scripted(t, func(command []string) string {
 			if command[0] == "time" && readings.Add(1) > 1+roundTrips+3 {
 				return timeReply(time.Now().Add(step))
 			}
 			return ""
-		}), nil)
-		f := findingOf(t, report, "clock-step")
-		assert.Equal(t, SeverityUnsafe, f.Severity)
+		}), Target{})
+		f := findingOf(t, findings, "clock-step")
+		assert.Equal(t, Unsafe, f.Severity)
 		sign := strings.HasPrefix(strings.TrimPrefix(f.Seen, "the server's clock was stepped by "), "-")
 		assert.Equal(t, step < 0, sign, f.Seen)
 	}
@@ -175,14 +215,14 @@ func TestACheckFindsAStepOfTheClock(t *testing.T) {
 func TestACheckFindsAWrongClock(t *testing.T) {
 	t.Parallel()
 	for _, offset := range []time.Duration{-time.Minute, time.Minute} {
-		report := checked(t, scripted(t, func(command []string) string {
+		server, findings := checked(t, scripted(t, func(command []string) string {
 			if command[0] == "time" {
 				return timeReply(time.Now().Add(offset))
 			}
 			return ""
-		}), nil)
-		assert.Equal(t, []string{"warning clock-offset"}, found(report), "%v", report)
-		assert.InDelta(t, offset.Seconds(), report.Servers[0].ClockOffset.Seconds(), 20)
+		}), Target{})
+		assert.Equal(t, []string{"warning clock-offset"}, codes(findings), "%v", findings)
+		assert.InDelta(t, offset.Seconds(), server.ClockOffset.Seconds(), 20)
 	}
 }
 
@@ -209,14 +249,14 @@ func TestACheckComparesRoundTripsWithTheTTL(t *testing.T) {
 		"one slow answer":  {[]time.Duration{ms, ms, 301 * ms}, "warning round-trip"},
 		"slower than that": {[]time.Duration{1001 * ms, 1001 * ms, 1001 * ms}, "unsafe round-trip"},
 	} {
-		c := &serverCheck{ttl: ttl, sample: samples(test.trips...)}
+		c := &serverCheck{Target: &Target{TTL: ttl}, sample: samples(test.trips...)}
 		c.judgeClock()
 		if test.want == "" {
 			assert.Empty(t, c.findings, name)
 			continue
 		}
 		require.Len(t, c.findings, 1, name)
-		assert.Equal(t, test.want, string(c.findings[0].Severity)+" "+c.findings[0].Code, name)
+		assert.Equal(t, test.want, c.findings[0].Severity+" "+c.findings[0].Code, name)
 	}
 }
 
@@ -229,7 +269,7 @@ func TestAStepIsOnlyWhatRoundTripsProve(t *testing.T) {
 		{300 * time.Millisecond, 200 * time.Millisecond},
 		{-300 * time.Millisecond, -200 * time.Millisecond},
 	} {
-		c := &serverCheck{ttl: time.Minute, sample: samples(100*time.Millisecond, 100*time.Millisecond)}
+		c := &serverCheck{Target: &Target{TTL: time.Minute}, sample: samples(100*time.Millisecond, 100*time.Millisecond)}
 		c.sample[1].server = c.sample[1].server.Add(test.off)
 		assert.Equal(t, test.want, c.clockStep(), "%v", test.off)
 	}
@@ -237,13 +277,44 @@ func TestAStepIsOnlyWhatRoundTripsProve(t *testing.T) {
 
 func TestACheckWithoutTimeKnowsNoRoundTrips(t *testing.T) {
 	t.Parallel()
-	report := checked(t, scripted(t, func(command []string) string {
+	_, findings := checked(t, scripted(t, func(command []string) string {
 		if command[0] == "time" {
 			return "-NOPERM this user has no permissions to run the 'time' command\r\n"
 		}
 		return ""
-	}), nil)
-	assert.Equal(t, SeverityNotKnown, findingOf(t, report, "round-trip").Severity)
-	assert.Equal(t, SeverityNotKnown, findingOf(t, report, "clock-offset").Severity)
-	assert.Contains(t, report.String(), "round trip not known")
+	}), Target{})
+	assert.Equal(t, NotKnown, findingOf(t, findings, "round-trip").Severity)
+	assert.Equal(t, NotKnown, findingOf(t, findings, "clock-offset").Severity)
+}
+
+// The other rights that the package comment names are those of a connection, and of CLUSTER SLOTS.
+func TestACheckTriesTheDocumentedRights(t *testing.T) {
+	doc, err := os.ReadFile("../../redisstore/doc.go")
+	require.NoError(t, err)
+	documented := regexp.MustCompile(`\+[a-z]+\b`).FindAllString(string(doc), -1)
+	var tried []string
+	for _, g := range slices.Concat([]rightsGroup{clusterRights, replicaRights, explainingRights}, rightsNeeded, directRights) {
+		for _, form := range g.forms {
+			tried = append(tried, "+"+nameOf(form))
+		}
+	}
+	for _, list := range []*[]string{&documented, &tried} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	documented = slices.DeleteFunc(documented, func(right string) bool {
+		return slices.Contains([]string{"+client", "+cluster", "+select"}, right)
+	})
+	assert.Equal(t, documented, tried)
+}
+
+func TestOperationsListsTheCodes(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/OPERATIONS.md")
+	require.NoError(t, err)
+	_, table, ok := strings.Cut(string(page), "\n## Check the server\n")
+	require.True(t, ok)
+	table, _, _ = strings.Cut(table, "\n## ")
+	for code := range advised {
+		assert.Contains(t, table, "`"+code+"`")
+	}
 }
