@@ -290,7 +290,7 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 	}
 	for i, answer := range answers {
 		if text, _ := answer.(string); text != "" {
-			note(codes[i], nameOf(forms[i]), textError(text))
+			note(codes[i], nameOf(forms[i]), errors.New(text))
 		}
 	}
 	if !readOnly && c.version.compatible >= 6 { // there are no rights before Redis 6
@@ -351,8 +351,3 @@ func nameOf(form string) string {
 	name, _, _ := strings.Cut(form, " ")
 	return name
 }
-
-// textError is an error with a text.
-type textError string
-
-func (e textError) Error() string { return string(e) }
