@@ -142,7 +142,4 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 }
 
 // ReportEvents implements [driver.Store].
-func (s *Store) ReportEvents(report func(renewal.Event)) {
-	s.report = report
-	rediskit.ReportEvents(s.redis, report)
-}
+func (s *Store) ReportEvents(report func(renewal.Event)) { rediskit.ReportEvents(s.redis, report) }

@@ -15,7 +15,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Kind is the class of Redisson with which a Store shares its locks in mode Exclusive.
@@ -160,7 +159,6 @@ type Store struct {
 	redis   *redisconn.Client // nil in the zero Store
 	options Options
 	wakeups *wakeups
-	report  func(renewal.Event) // nil: nobody wants to know; set before the first call
 
 	sharded atomic.Int32 // whether SPUBLISH is used: one of the constants of Sharding, ShardingAuto until that is known
 }
@@ -185,7 +183,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	if !client.IsCluster() {
 		s.sharded.Store(int32(ShardingOff))
 	}
-	s.wakeups = newWakeups(client, rediskit.NoMessages(client, func() func(renewal.Event) { return s.report }))
+	s.wakeups = newWakeups(client, rediskit.NoMessages(client))
 	return s, nil
 }
 

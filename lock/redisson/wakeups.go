@@ -64,10 +64,11 @@ func (w *wakeups) nodeFor(slot uint16, sharded bool) *redisconn.Node {
 
 // subscribe joins the subscription of a node. The caller holds mu.
 func (w *wakeups) subscribe(l *subscriber, n *redisconn.Node) {
-	id, open := 0, pubsub.OpenFunc(w.redis.Subscribe)
+	id := 0
 	if n != nil {
-		id, open = n.ID(), func(ctx context.Context) (*redis.PubSub, func() bool) { return w.redis.SubscribeAt(ctx, n) }
+		id = n.ID()
 	}
+	open := func(ctx context.Context) (*redis.PubSub, func() bool) { return w.redis.Subscribe(ctx, n) }
 	sub := w.subscriptions[id]
 	if sub == nil {
 		sub = pubsub.New(open, rawCodec{}, pubsub.Options{Sharded: n != nil, Message: w.deliver, Unconfirmed: w.unconfirmed})

@@ -1,4 +1,4 @@
-// The Store: its options, Acquire, Release and Close.
+// The Store: its options, Acquire, Release, Import, events and Close.
 
 package redisstore
 
@@ -122,8 +122,7 @@ type Store struct {
 	replicas     Replicas
 	acks         ackCounters
 	watches      watches
-	mute         atomic.Bool         // the server has refused a message of the store itself
-	report       func(renewal.Event) // nil: nobody wants to know; set before the first call
+	mute         atomic.Bool // the server has refused a message of the store itself
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -156,8 +155,8 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 		timeout:  opts.Timeout,
 		replicas: opts.Replicas,
 	}
-	noMessages := rediskit.NoMessages(client, func() func(renewal.Event) { return s.report })
-	s.subscription = pubsub.New(client.Subscribe, signals{}, pubsub.Options{Prefix: opts.Prefix, Unconfirmed: noMessages, Prove: s.prove})
+	open := func(ctx context.Context) (*redis.PubSub, func() bool) { return client.Subscribe(ctx, nil) }
+	s.subscription = pubsub.New(open, signals{}, pubsub.Options{Prefix: opts.Prefix, Unconfirmed: rediskit.NoMessages(client), Prove: s.prove})
 	return s, nil
 }
 
@@ -297,6 +296,33 @@ func (s *Store) Describe() driver.Description {
 }
 
 var keeps = driver.ModesOf(driver.Exclusive, driver.Members)
+
+// ReportEvents implements [driver.Store]. The store then asks each server for its run_id
+// with the first renewals after a new connection, by INFO server. A user without the right to that
+// command is refused once for each server, and [Store.Check] finds it. A fail-over is then noticed on
+// a cluster, or if the server refuses writes because it is a replica now. While leases are held, it also keeps a connection to
+// each server, and reports if that ends and can be made again.
+func (s *Store) ReportEvents(report func(renewal.Event)) {
+	rediskit.ReportEvents(s.redis, report)
+}
+
+// Import implements [driver.Store]. Any store with the same servers and [Options.Prefix] can take
+// over the lease.
+func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
+	if err := checkImport(&l); err != nil {
+		return driver.Lease{}, failed("import the lease of", l.Key, err)
+	}
+	imported := s.lease(l.Request, l.Token, l.Sent)
+	imported.Unanswered = l.Unanswered
+	return imported, nil
+}
+
+func checkImport(l *driver.Lease) error {
+	if l.Token == 0 || l.Token > maxToken {
+		return fmt.Errorf("the token must be 1 to %d, got %d", int64(maxToken), l.Token)
+	}
+	return check(&l.Request, true)
+}
 
 // Release implements [driver.Store]. The lock goes to the first live waiter in its queue,
 // unless it is kept; see [driver.Description.Keeps].

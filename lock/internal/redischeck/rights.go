@@ -66,7 +66,7 @@ func (c *serverCheck) trySubscribe(ctx context.Context) error {
 	noScript := c.has("no-script")
 	var refused atomic.Bool
 	_, err := redisnode.CallUser(bounded, c.Redis.Calls, func() (any, error) { // go-redis does not end with its ctx
-		ps, _ := c.Redis.SubscribeAt(bounded, c.node)
+		ps, _ := c.Redis.Subscribe(bounded, c.node)
 		defer func() { _ = ps.Close() }()
 		if err := ps.Subscribe(bounded, c.channel); err != nil {
 			return nil, err

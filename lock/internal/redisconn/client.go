@@ -30,7 +30,9 @@ type Client struct {
 	timeout time.Duration
 	secrets secrets
 	tls     bool // the connections speak TLS
-	answers answers
+
+	// latest is nil until the server answers, then the refusal of the login, or "" for another answer.
+	latest atomic.Pointer[string]
 
 	// Pattern is the pattern of the keys and the channels, for texts about missing rights. It may be set before the first call.
 	Pattern string
@@ -39,23 +41,17 @@ type Client struct {
 
 	oneByOne atomic.Bool // see OneByOne
 
-	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, OnNotice and Reason
+	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, ReportEvents and Reason
 }
 
-// answers is what the server has said last.
-type answers struct{ latest atomic.Pointer[answer] } // nil: nothing yet
-
-// answer is an answer of a server.
-type answer struct{ refusedLogin string }
-
-var anyAnswer = new(answer)
-
-// note notes an answer that does not refuse the login.
-func (a *answers) note() {
-	if a.latest.Load() != anyAnswer { // avoids a write to memory that all callers share
-		a.latest.Store(anyAnswer)
+// noteAnswer notes an answer that does not refuse the login.
+func (c *Client) noteAnswer() {
+	if c.latest.Load() != &noRefusal { // avoids a write to memory that all callers share
+		c.latest.Store(&noRefusal)
 	}
 }
+
+var noRefusal string
 
 var errNilClient = errors.New("rdb is nil")
 
@@ -172,10 +168,10 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	if a.Err != nil {
 		err := c.Reason(ctx, c.explain(a.Err, sc, secret))
 		if c.RefusesExpressions(a.Err) {
-			err = unsupportedError{err}
+			err = textError{err.Error(), []error{err, errors.ErrUnsupported}}
 		}
 		if c.isSentinel(ctx, err) {
-			err = textError{sentinelAdvice, err}
+			err = textError{sentinelAdvice, []error{err}}
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -186,7 +182,7 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 		}
 		return Reply{}, err
 	}
-	c.answers.note()
+	c.noteAnswer()
 	return Reply{a.Value, a.Sent}, nil
 }
 
@@ -225,7 +221,7 @@ func (c *Client) Send(ctx context.Context, n *Node, b *Batch) error {
 		err = c.Explain(ctx, err)
 	} else if b.Len() > 0 {
 		if _, err := b.Reply(0); err == nil {
-			c.answers.note()
+			c.noteAnswer()
 		}
 	}
 	if c.cluster != nil {
@@ -240,16 +236,6 @@ func (c *Client) Explain(ctx context.Context, err error, secrets ...string) erro
 	return c.Reason(ctx, c.explain(err, nil, secrets...))
 }
 
-// HasMoved reports whether another node of the cluster has the key of a call, or will have
-// it. err is the error of the call.
-func (c *Client) HasMoved(n *Node, err error) bool {
-	if c.cluster == nil {
-		return false
-	}
-	_, redirects := redirected(err, n.Addr())
-	return redirects || IsTryAgain(err)
-}
-
 // MaxRedirects is the maximum number of redirections that a request follows. A slot that
 // moves twice causes four, because an ASK may precede each MOVED.
 const MaxRedirects = 4
@@ -261,11 +247,7 @@ func (c *Client) Follow(n *Node, err error, slot uint16) (to *Node, asking, ok b
 	if c.cluster == nil {
 		return nil, false, false
 	}
-	r, ok := redirected(err, n.Addr())
-	if !ok {
-		return nil, false, false
-	}
-	return c.cluster.follow(r, slot), r.asking, true
+	return c.cluster.follow(n, err, slot)
 }
 
 // Suspect makes a cluster read its slots again. Call it after a reply of the node that no
@@ -325,22 +307,17 @@ func (c *Client) PerScript(most int) int {
 const pingsPerRefresh = 30
 
 // Subscribe returns a subscription without channels. The caller calls stays at each ping
-// and closes the subscription when stays reports false. In a cluster the subscription may be
-// at any node, because the nodes forward messages to each other. stays reports false when
-// the node does not serve slots any more, because it may have left the cluster.
+// and closes the subscription when stays reports false. In a cluster the subscription is at the node n, or at any
+// node if that is nil, because the nodes forward messages to each other, but not those of sharded channels. stays reports
+// false when the node does not serve slots any more, because it may have left the cluster.
 //
 // A call must have succeeded before, so that a cluster knows its nodes.
-func (c *Client) Subscribe(ctx context.Context) (ps *redis.PubSub, stays func() bool) {
+func (c *Client) Subscribe(ctx context.Context, n *Node) (ps *redis.PubSub, stays func() bool) {
 	if c.cluster == nil {
-		return c.SubscribeAt(ctx, c.node)
+		return c.node.Subscribe(ctx), func() bool { return true }
 	}
-	return c.SubscribeAt(ctx, c.cluster.candidates()[0])
-}
-
-// SubscribeAt is Subscribe at a node, for sharded channels of its slots.
-func (c *Client) SubscribeAt(ctx context.Context, n *Node) (ps *redis.PubSub, stays func() bool) {
-	if c.cluster == nil {
-		return n.Subscribe(ctx), func() bool { return true }
+	if n == nil {
+		n = c.cluster.candidates()[0]
 	}
 	served, pings := c.cluster.serves(n), 0
 	return n.Subscribe(ctx), func() bool {

@@ -38,15 +38,18 @@ type cluster struct {
 
 	slots atomic.Pointer[slotTable] // replaced by a copy at each change
 
-	wake   chan struct{} // holds an element if a refresh was requested since the latest one began
 	lastID atomic.Int64
-	moves  moves
+	again  *time.Timer // requests a refresh, if a node is suspected
 
 	mu            sync.Mutex // guards all below, and Node.idleSince
 	nodes         map[string]*Node
 	refreshing    bool // the refresher runs
 	polledAt      time.Time
 	current, next *refresh // in progress, and requested after that; nil: none
+
+	// To tell a fail-over from a slot that was moved.
+	masterOf map[string]string // from the address of each replica to that of its master
+	told     [2]*Node          // the masters of the latest move, before and after
 }
 
 // Node is a [redisnode.Node], and what a cluster knows of it.
@@ -73,9 +76,10 @@ func newCluster(o *redis.ClusterOptions, own Options, cs *redisnode.Calls) *clus
 		seeds:        o.Addrs,
 		clusterSlots: o.ClusterSlots,
 		nodes:        make(map[string]*Node),
-		wake:         make(chan struct{}, 1),
 	}
 	c.own.OnWatch = c.poll
+	c.again = time.AfterFunc(time.Hour, func() { c.requestRefresh() })
+	c.again.Stop()
 	c.slots.Store(new(slotTable))
 	return c
 }
@@ -111,6 +115,7 @@ const pollInterval = 900 * time.Millisecond
 
 // close closes the nodes. The refresher ends with the client.
 func (c *cluster) close() error {
+	c.again.Stop()
 	c.mu.Lock() // the client has ended, so no node is added
 	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.Unlock()
@@ -206,42 +211,44 @@ func (c *cluster) run(ctx context.Context, slot uint16, f func(n *Node, asking b
 		reply, err := f(n, asking)
 		stop()
 		c.noteResult(n, err)
-		to, ok := redirected(err, n.Addr())
-		switch {
-		case ok && redirects < MaxRedirects:
-			redirects++
-			n, asking = c.follow(to, slot), to.asking
-		case IsTryAgain(err):
-			timer := time.NewTimer(wait - rand.N(wait/4))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return nil, err
-			case <-c.calls.Context().Done():
-				timer.Stop()
-				return nil, ErrClosed
+		if redirects < MaxRedirects {
+			if to, ask, ok := c.follow(n, err, slot); ok {
+				redirects++
+				n, asking = to, ask
+				continue
 			}
-			wait = min(2*wait, maxPause)
-			if n, err = c.master(ctx, slot); err != nil {
-				return nil, err
-			}
-			redirects, asking = 0, false // before Redis 7, each try gets an ASK and then a TRYAGAIN
-		default:
+		}
+		if !IsTryAgain(err) {
 			return reply, err
 		}
+		select {
+		case <-time.After(wait - rand.N(wait/4)):
+		case <-ctx.Done():
+			return nil, err
+		case <-c.calls.Context().Done():
+			return nil, ErrClosed
+		}
+		wait = min(2*wait, maxPause)
+		if n, err = c.master(ctx, slot); err != nil {
+			return nil, err
+		}
+		redirects, asking = 0, false // before Redis 7, each try gets an ASK and then a TRYAGAIN
 	}
 }
 
-// follow returns the node that a redirection leads to.
-func (c *cluster) follow(to redirection, slot uint16) *Node {
+// follow is Client.Follow.
+func (c *cluster) follow(from *Node, err error, slot uint16) (to *Node, asking, ok bool) {
+	addr, asking, ok := redirected(err, from.Addr())
+	if !ok {
+		return nil, false, false
+	}
 	// The next refresh may not know yet that the node serves, and must not close it.
-	n := c.node(to.addr, true)
-	if !to.asking {
-		c.noteMove(c.setMaster(slot, n), n)
+	to = c.node(addr, true)
+	if !asking {
+		c.noteMove(c.setMaster(slot, to), to)
 		c.requestRefresh() // other slots have probably moved too
 	}
-	return n
+	return to, asking, true
 }
 
 // setMaster makes a node the master of a slot, and returns the one before.
@@ -311,24 +318,19 @@ func mayHaveMoved(err error) bool {
 	return false
 }
 
-// redirection is a MOVED or ASK reply of a node. The node has not executed the command.
-type redirection struct {
-	addr   string
-	asking bool // ASK: only this command is redirected, and ASKING must precede it
-}
-
-// redirected reports whether an error of the node with address from is a redirection.
-func redirected(err error, from string) (redirection, bool) {
+// redirected reports whether an error of the node with address from is a redirection, which has not executed the command. It is
+// MOVED, or ASK if asking is set: only this command is redirected then, and ASKING must precede it.
+func redirected(err error, from string) (addr string, asking, ok bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
-		return redirection{}, false
+		return "", false, false
 	}
 	words := strings.Fields(reply.Error())
 	if len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
-		return redirection{}, false
+		return "", false, false
 	}
-	addr, ok := resolveAddr(from, words[2])
-	return redirection{addr: addr, asking: words[0] == "ASK"}, ok
+	addr, ok = resolveAddr(from, words[2])
+	return addr, words[0] == "ASK", ok
 }
 
 // resolveAddr returns the address of a node as the node source has reported it. An unknown

@@ -16,43 +16,28 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// Command is a command that is not a script of the package's users. Do sets all but Args.
-type Command struct {
-	Args    []any
-	Reply   any
-	Err     error // without secrets
-	Refused bool  // Err is an error reply of the server
-}
+// Command is a command that is not a script. The Err that Do sets is without secrets.
+type Command = redisnode.Command
 
 // NewCommand returns a command with the given words.
 func NewCommand(args ...any) *Command { return &Command{Args: args} }
 
-// Do sends commands to a node in one pipeline, for at most Options.Timeout. It returns an
-// error, and sets nothing, if it stops waiting for the replies. Otherwise each command has a
-// reply or an error. It follows no redirections. The commands must not change the state of
-// the connection, because requests share it.
+// Do sends commands to a node, as [redisnode.Node.Do] does. It follows no redirections.
 func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 	if err := c.Begin(ctx); err != nil {
 		return err
 	}
 	defer c.End()
-	words := make([][]any, len(commands))
-	for i, command := range commands {
-		words[i] = command.Args
-	}
-	answers, err := n.Do(ctx, words)
-	if err != nil {
+	if err := n.Do(ctx, commands...); err != nil {
 		return c.Explain(ctx, err)
 	}
-	for i, a := range answers {
-		command := commands[i]
-		command.Reply, command.Err, command.Refused = a.Value, nil, false
-		if a.Err != nil {
-			command.Err = c.Explain(ctx, a.Err)
-			command.Refused = redisnode.IsAnswered(a.Err) && !errors.Is(command.Err, errNoMaster)
-		} else {
-			c.answers.note()
+	for _, command := range commands {
+		if command.Err == nil {
+			c.noteAnswer()
+			continue
 		}
+		command.Err = c.Explain(ctx, command.Err)
+		command.Refused = command.Refused && !errors.Is(command.Err, errNoMaster)
 	}
 	return nil
 }

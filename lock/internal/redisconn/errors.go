@@ -41,14 +41,14 @@ var (
 // textError is an error with a text that says more.
 type textError struct {
 	text string
-	err  error
+	errs []error
 }
 
 // Error implements error.
 func (e textError) Error() string { return e.text }
 
-// Unwrap returns the error itself.
-func (e textError) Unwrap() error { return e.err }
+// Unwrap returns the error itself, and what else it matches.
+func (e textError) Unwrap() []error { return e.errs }
 
 // replyError is an error reply without secrets.
 type replyError string
@@ -58,15 +58,6 @@ func (e replyError) Error() string { return string(e) }
 
 // RedisError makes it a redis.Error.
 func (replyError) RedisError() {}
-
-// unsupportedError also matches errors.ErrUnsupported.
-type unsupportedError struct{ error }
-
-// Unwrap returns the error itself.
-func (e unsupportedError) Unwrap() error { return e.error }
-
-// Is reports whether target is errors.ErrUnsupported.
-func (unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // hiddenError matches what an error matches that it does not show. Unwrap would show the secrets.
 type hiddenError struct {
@@ -151,7 +142,7 @@ func (c *Client) explain(err error, sc *redisnode.Script, owners ...string) erro
 	case !errors.As(err, &reply):
 		return c.explainClosed(c.secrets.clean(err, owners...))
 	case redisnode.HasCode(reply, "WRONGTYPE"):
-		c.answers.note()
+		c.noteAnswer()
 		return driver.ErrWrongType
 	}
 	clean := c.secrets.clean(err, owners...)
@@ -160,12 +151,13 @@ func (c *Client) explain(err error, sc *redisnode.Script, owners ...string) erro
 		text = "NOAUTH Authentication required."
 	}
 	if advice := c.advise(text, sc); advice != "" {
-		clean = textError{strings.TrimSuffix(text, ".") + "; " + advice, clean}
+		clean = textError{strings.TrimSuffix(text, ".") + "; " + advice, []error{clean}}
 	}
 	if isRefusedLogin(text) {
-		c.answers.latest.Store(&answer{clean.Error()})
+		refusal := clean.Error()
+		c.latest.Store(&refusal)
 	} else {
-		c.answers.note()
+		c.noteAnswer()
 	}
 	return clean
 }
@@ -174,12 +166,12 @@ func (c *Client) explain(err error, sc *redisnode.Script, owners ...string) erro
 // when a long command comes, and the refusal may not be read any more.
 func (c *Client) explainClosed(err error) error {
 	closed := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	switch latest := c.answers.latest.Load(); {
+	switch latest := c.latest.Load(); {
 	case !closed:
 	case latest == nil && !c.tls:
-		return textError{err.Error() + "; the server has not answered anything yet: one that speaks TLS only needs TLSConfig, or a URL that begins with rediss://", err}
-	case latest != nil && latest.refusedLogin != "":
-		return errors.New(latest.refusedLogin) // not err: the cause is not the network
+		return textError{err.Error() + "; the server has not answered anything yet: one that speaks TLS only needs TLSConfig, or a URL that begins with rediss://", []error{err}}
+	case latest != nil && *latest != "":
+		return errors.New(*latest) // not err: the cause is not the network
 	}
 	return err
 }
@@ -277,11 +269,11 @@ func (c *Client) isSentinel(ctx context.Context, reply error) bool {
 	if c.cluster != nil || !strings.Contains(reply.Error(), "unknown command") {
 		return false
 	}
-	answers, err := c.node.Do(ctx, [][]any{{"info", "server"}})
-	if err != nil {
+	info := NewCommand("info", "server")
+	if c.node.Do(ctx, info) != nil {
 		return false
 	}
-	text, _ := answers[0].Value.(string)
+	text, _ := info.Reply.(string)
 	return strings.Contains(text, "_mode:sentinel") // redis_mode, in Valkey server_mode
 }
 

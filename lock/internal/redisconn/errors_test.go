@@ -55,6 +55,6 @@ func TestARefusedLoginExplainsAClosedConnection(t *testing.T) {
 		assert.EqualError(t, c.explain(&net.OpError{Op: "read", Err: closed}, nil), refusal)
 	}
 	assert.EqualError(t, c.explain(context.DeadlineExceeded, nil), "context deadline exceeded", "no connection was closed")
-	c.answers.note()
+	c.noteAnswer()
 	assert.Equal(t, io.EOF, c.explain(io.EOF, nil), "the server has answered since")
 }

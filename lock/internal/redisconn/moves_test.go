@@ -9,13 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// recordNotices returns the texts of the notices of a client from now on.
-func recordNotices(cs *redisnode.Calls) *[]string {
+// recordChanges returns the changes of servers that a client reports from now on.
+func recordChanges(cs *redisnode.Calls) *[]string {
 	var told []string
-	cs.OnNotice(func(n redisnode.Notice) {
-		told = append(told, fmt.Sprintf("%d changed %s", n.Node, n.Detail))
+	cs.ReportEvents(func(e renewal.Event) {
+		if e.Kind == renewal.EventServerChanged {
+			told = append(told, fmt.Sprintf("%d changed %s", e.Lane, e.Detail))
+		}
 	})
 	return &told
 }
@@ -28,7 +31,7 @@ func TestAFailOverIsToldFromAMove(t *testing.T) {
 		c.calls.Cancel()
 		require.NoError(t, c.close())
 	}()
-	told := recordNotices(c.calls)
+	told := recordChanges(c.calls)
 	serve := func(nodes ...string) {
 		r := redis.ClusterSlot{End: SlotCount - 1}
 		for _, addr := range nodes {
@@ -55,16 +58,17 @@ func TestAFailOverIsToldByARedirection(t *testing.T) {
 		c.calls.Cancel()
 		require.NoError(t, c.close())
 	}()
-	told := recordNotices(c.calls)
+	told := recordChanges(c.calls)
 	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "a:1"}, {Addr: "b:1"}}}}, ""))
+	before := c.slots.Load()[0]
 	c.next = new(refresh) // otherwise a refresher would ask for the slots
-	c.follow(redirection{addr: "b:1", asking: true}, 7)
+	c.follow(before, serverError("ASK 7 b:1"), 7)
 	assert.Empty(t, *told, "ASK is about a single call")
 	for slot := range uint16(3) {
-		c.follow(redirection{addr: "b:1"}, slot)
+		c.follow(before, serverError("MOVED 7 b:1"), slot)
 	}
 	require.NoError(t, c.applySlots([]redis.ClusterSlot{{End: SlotCount - 1, Nodes: []redis.ClusterNode{{Addr: "b:1"}, {Addr: "a:1"}}}}, ""))
-	c.follow(redirection{addr: "b:1"}, 0) // a late answer of a:1
+	c.follow(before, serverError("MOVED 7 b:1"), 0) // a late answer of a:1
 	assert.Equal(t, []string{
 		"1 changed b:1: was a replica of a:1 and is the master now",
 		"2 changed b:1: was a replica of a:1 and is the master now",

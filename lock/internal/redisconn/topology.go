@@ -39,10 +39,6 @@ func (c *cluster) requestRefresh() (current, next *refresh) {
 	defer c.mu.Unlock()
 	if c.next == nil {
 		c.next = &refresh{done: make(chan struct{})}
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
 		if !c.refreshing && c.calls.Begin(context.Background()) == nil {
 			c.refreshing = true
 			go c.refresher()
@@ -63,42 +59,30 @@ func (c *cluster) await(ctx context.Context, r *refresh) error {
 	}
 }
 
-// refresher reads the slots as long as refreshes are requested or a node is suspected. The
+// refresher reads the slots as long as refreshes are requested. While a node is suspected, it requests further ones itself. The
 // replica of a failed node may need a while to take over. Without further refreshes, the
 // next renewals would have to fail before the client looks for it.
 func (c *cluster) refresher() {
 	defer c.calls.End()
-	for suspected := false; ; {
+	for {
 		c.mu.Lock()
-		c.refreshing = c.calls.Context().Err() == nil && (suspected || c.next != nil)
+		r := c.next
+		c.refreshing = r != nil && c.calls.Context().Err() == nil
 		if !c.refreshing {
 			c.mu.Unlock()
 			return
 		}
-		r := c.next
-		if r == nil {
-			r = &refresh{done: make(chan struct{})}
-		}
 		c.current, c.next = r, nil
-		select {
-		case <-c.wake:
-		default:
-		}
 		c.mu.Unlock()
 		r.err = c.readSlots()
 		c.mu.Lock()
 		c.current = nil
 		c.mu.Unlock()
 		close(r.done)
-		suspected = c.probeSuspects()
-		_ = basic.Sleep(c.calls.Context(), minRefresh)
-		if suspected {
-			select {
-			case <-c.wake:
-			case <-time.After(suspectRefresh):
-			case <-c.calls.Context().Done():
-			}
+		if c.probeSuspects() {
+			c.again.Reset(suspectRefresh)
 		}
+		_ = basic.Sleep(c.calls.Context(), minRefresh)
 	}
 }
 
@@ -257,13 +241,6 @@ func (c *cluster) probeSuspects() bool {
 	return slices.ContainsFunc(list, func(n *Node) bool { return n.suspect.Load() })
 }
 
-// moves is what a cluster remembers to tell a fail-over from a slot that was moved.
-type moves struct {
-	mu       sync.Mutex        // guards all below
-	masterOf map[string]string // from the address of each replica to that of its master
-	told     [2]*Node          // the masters of the latest move, before and after
-}
-
 // noteMove tells that a replica has become the master of a slot of its master. Slots that move
 // together are told once, as a notice of either node: renewals of the slot may have been meant for the
 // one before.
@@ -271,17 +248,17 @@ func (c *cluster) noteMove(before, after *Node) {
 	if before == nil || after == nil || before == after {
 		return
 	}
-	c.moves.mu.Lock()
-	told, promoted := c.moves.told == [2]*Node{before, after}, c.moves.masterOf[after.Addr()] == before.Addr()
-	c.moves.told = [2]*Node{before, after}
-	c.moves.mu.Unlock()
+	c.mu.Lock()
+	told, promoted := c.told == [2]*Node{before, after}, c.masterOf[after.Addr()] == before.Addr()
+	c.told = [2]*Node{before, after}
+	c.mu.Unlock()
 	if told || !promoted {
 		return
 	}
 	before.Leave()
 	detail := "was a replica of " + before.Addr() + " and is the master now"
-	after.Tell(redisnode.Notice{Node: before.ID(), Detail: detail})
-	after.Tell(redisnode.Notice{Node: after.ID(), Detail: detail, Verify: true})
+	after.Tell(before.ID(), detail, false)
+	after.Tell(after.ID(), detail, true)
 }
 
 // noteReplicas remembers the replicas of each master, and ends the notice of a move.
@@ -298,7 +275,7 @@ func (c *cluster) noteReplicas(source string, slots []redis.ClusterSlot) {
 			}
 		}
 	}
-	c.moves.mu.Lock()
-	defer c.moves.mu.Unlock()
-	c.moves.masterOf, c.moves.told = masterOf, [2]*Node{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.masterOf, c.told = masterOf, [2]*Node{}
 }

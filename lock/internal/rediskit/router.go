@@ -301,13 +301,15 @@ func (c *call[S]) reroute(items []Item[S], err error, t *trip[S], j judge[S]) ([
 		return items, true
 	}
 	first := &items[0] // on a cluster a script has only one
-	if c.plan.Redis.HasMoved(t.node, err) && j.redirected(first) {
-		return nil, true
-	}
-	if redisconn.IsTryAgain(err) && c.plan.Redis.IsCluster() && first.Step == 0 && c.next(first) {
-		return items, true
-	}
 	to, asking, ok := c.plan.Redis.Follow(t.node, err, first.Slot)
+	if again := redisconn.IsTryAgain(err) && c.plan.Redis.IsCluster(); ok || again {
+		switch {
+		case j.redirected(first):
+			return nil, true
+		case again && first.Step == 0 && c.next(first):
+			return items, true
+		}
+	}
 	if !ok || first.hops == redisconn.MaxRedirects {
 		return nil, false
 	}

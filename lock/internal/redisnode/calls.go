@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // ErrClosed is the error of the calls that run when [Calls.Cancel] is called, and of all later calls.
@@ -31,9 +32,9 @@ func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
 // Calls counts the running calls of a client, which may have many nodes. After Cancel it refuses new ones. Its
 // methods are safe for concurrent use. Wait blocks, and Reason may block for a second.
 type Calls struct {
-	ctx      context.Context // ends with the client
-	end      context.CancelFunc
-	onNotice atomic.Pointer[NoticeFunc] // nil: nobody is told
+	ctx    context.Context // ends with the client
+	end    context.CancelFunc
+	report atomic.Pointer[func(renewal.Event)] // nil: nobody is told
 
 	ticks atomic.Bool // the timer runs; changes with mu held
 

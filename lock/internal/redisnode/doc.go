@@ -3,12 +3,4 @@
 //
 // A Node has lanes: clients of go-redis with one connection each, which dial when they are first used. They have the
 // options of the user's client, but they repeat nothing. Options.Instrument gets them.
-//
-//	node.go, batch.go     what package redisconn calls
-//	lane.go               a request and its end; single scripts of many callers
-//	conn.go, options.go   connections and their options
-//	death_*.go            dead peers, which the kernel finds
-//	standing.go           the standing connection
-//	calls.go              all calls of a client and their end
-//	notice.go             notices
 package redisnode

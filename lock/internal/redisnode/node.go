@@ -177,36 +177,44 @@ func (n *Node) Run(ctx context.Context, sc *Script, until time.Time, asking bool
 	return l.calls[0].answer(sent, err)
 }
 
-// Do sends commands in one pipeline, for at most Options.Timeout. It returns an error if it stops
-// waiting for the replies. Otherwise there is an answer to each command. The commands must not change the
+// Command is a command that is not a script. Do sets all but Args.
+type Command struct {
+	Args    []any
+	Reply   any
+	Err     error // of go-redis; package redisconn removes the secrets
+	Refused bool  // Err is an error reply of the server
+}
+
+// Do sends commands in one pipeline, for at most Options.Timeout. It returns an error, and sets nothing, if it stops
+// waiting for the replies. Otherwise each command has a reply or an error. The commands must not change the
 // state of the connection, because requests share it. The caller has called Calls.Begin.
-func (n *Node) Do(ctx context.Context, commands [][]any) ([]Answer, error) {
+func (n *Node) Do(ctx context.Context, commands ...*Command) error {
 	until := time.Now().Add(n.timeout)
 	if len(commands) == 1 { // it may be the release of a lock
-		a := n.Run(ctx, nil, until, false, commands[0])
+		a := n.Run(ctx, nil, until, false, commands[0].Args)
 		if !IsAnswered(a.Err) {
-			return nil, a.Err
+			return a.Err
 		}
-		return []Answer{a}, nil
+		commands[0].Reply, commands[0].Err, commands[0].Refused = a.Value, a.Err, a.Err != nil
+		return nil
 	}
 	calls := make([]call, len(commands))
-	for i, args := range commands {
-		calls[i].args = args
+	for i, c := range commands {
+		calls[i].args = c.Args
 	}
 	l, a := n.others.enter(ctx, until, call{}, true)
 	if l == nil {
-		return nil, a.Err
+		return a.Err
 	}
 	defer n.others.pass(l)
-	sent, err := n.others.exec(ctx, l, until, calls, nil)
-	if err != nil {
-		return nil, err
+	if _, err := n.others.exec(ctx, l, until, calls, nil); err != nil {
+		return err
 	}
-	answers := make([]Answer, len(calls))
-	for i := range calls {
-		answers[i] = calls[i].answer(sent, nil)
+	for i, c := range commands {
+		c.Reply, c.Err = calls[i].cmd.Result()
+		c.Refused = c.Err != nil && IsAnswered(c.Err)
 	}
-	return answers, nil
+	return nil
 }
 
 // Slots asks which nodes of a cluster serve which slots, for at most timeout. The caller has called Calls.Begin.

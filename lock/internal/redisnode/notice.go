@@ -1,4 +1,4 @@
-// Notices of connections and servers.
+// Events: another server process answers, or leases may be lost.
 
 package redisnode
 
@@ -13,26 +13,26 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// Notice is what a node has noticed about its server.
-type Notice struct {
-	Node   int    // the [Node.ID] of the node whose renewals it concerns
-	Detail string // after the address of the server: which process answers now, or its role; "" if nothing is known to have changed
-	Verify bool   // the server may have lost leases
+// ReportEvents sets the function that gets the events of all nodes from now on: another server process answers, or leases may be
+// lost. The Lane is the [Node.ID] of the node whose renewals it concerns. report must return at once. With it the first batch
+// after a new connection, and each batch that carries the source of a script, also asks the server for its run_id, with
+// INFO. A server that refuses that is not asked again.
+func (cs *Calls) ReportEvents(report func(renewal.Event)) { cs.report.Store(&report) }
+
+// Report passes an event to the function of ReportEvents, if there is one.
+func (cs *Calls) Report(e renewal.Event) {
+	if report := cs.report.Load(); report != nil {
+		(*report)(e)
+	}
 }
 
-// NoticeFunc gets notices. It must return at once.
-type NoticeFunc func(Notice)
-
-// OnNotice sets the function that gets the notices from now on. With it the first batch after a new
-// connection, and each batch that carries the source of a script, also asks the server for its run_id, with
-// INFO. A server that refuses that is not asked again.
-func (cs *Calls) OnNotice(f NoticeFunc) { cs.onNotice.Store(&f) }
-
-// notices tells of one node.
+// notices reports the events of one node.
 type notices struct {
-	calls *Calls // of the client, which knows whom to tell
+	calls *Calls // of the client, which has the function of ReportEvents
 	node  int
 	addr  string
 
@@ -45,18 +45,19 @@ type notices struct {
 	formerID  string     // the one before
 	changedAt time.Time  // when formerID was replaced
 	several   bool       // there are several servers behind the address, so another run_id means nothing
-	demotedAt time.Time  // when the latest notice of noteDemotion was told
 }
 
-// Tell passes a notice to the function of [Calls.OnNotice]. The address of n precedes its Detail.
-func (n *Node) Tell(notice Notice) { n.notices.tell(notice) }
+// Tell reports an event of the renewals of a node. detail, which follows the address of n, says which process answers now, or its
+// role; it is "" if nothing is known to have changed. verify says that the server may have lost leases.
+func (n *Node) Tell(node int, detail string, verify bool) { n.notices.tell(node, detail, verify) }
 
-func (n *notices) tell(notice Notice) {
-	if tell := n.calls.onNotice.Load(); tell != nil {
-		if notice.Detail != "" {
-			notice.Detail = n.addr + ": " + notice.Detail
-		}
-		(*tell)(notice)
+func (n *notices) tell(node int, detail string, verify bool) {
+	if detail != "" {
+		detail = n.addr + ": " + detail
+		n.calls.Report(renewal.Event{Kind: renewal.EventServerChanged, Lane: node, Detail: detail})
+	}
+	if verify {
+		n.calls.Report(renewal.Event{Kind: renewal.EventVerify, Lane: node, Detail: detail})
 	}
 }
 
@@ -69,7 +70,7 @@ func (n *notices) tell(notice Notice) {
 // before it tells that leases are missing there.
 func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner, source bool) (answer *redis.StringCmd, links int64) {
 	links = n.links.Load()
-	if !source && links == n.known.Load() || n.calls.onNotice.Load() == nil || n.refused.Load() {
+	if !source && links == n.known.Load() || n.calls.report.Load() == nil || n.refused.Load() {
 		return nil, links
 	}
 	return pipe.Info(ctx, "server"), links
@@ -103,7 +104,7 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 	}
 	n.mu.Unlock()
 	if changed {
-		n.tell(Notice{Node: n.node, Detail: fmt.Sprintf("run_id %.8s is now %.8s", before, id), Verify: true})
+		n.tell(n.node, fmt.Sprintf("run_id %.8s is now %.8s", before, id), true)
 	}
 }
 
@@ -112,24 +113,10 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 const severalWithin = 10 * time.Second
 
 // noteDemotion takes the error of a script, and tells if the server refuses writes because it is a replica. A server that is
-// demoted keeps its connections, so identify does not notice. It is told once a second, so that
-// the failures of many leases do not push other events out of a recorder.
+// demoted keeps its connections, so identify does not notice.
 func (n *notices) noteDemotion(err error) {
 	var reply redis.Error
-	if !errors.As(err, &reply) || !HasCode(reply, "READONLY") {
-		return
-	}
-	n.mu.Lock()
-	now := time.Now()
-	tell := now.Sub(n.demotedAt) >= demotionInterval
-	if tell {
-		n.demotedAt = now
-	}
-	n.mu.Unlock()
-	if tell {
-		n.tell(Notice{Node: n.node, Detail: "refuses writes, because it is a replica now"})
+	if errors.As(err, &reply) && HasCode(reply, "READONLY") {
+		n.tell(n.node, "refuses writes, because it is a replica now", false)
 	}
 }
-
-// demotionInterval is the least time between two notices of noteDemotion.
-const demotionInterval = time.Second

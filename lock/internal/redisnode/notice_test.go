@@ -7,22 +7,21 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// recordNotices returns the texts of the notices of a client from now on.
-func recordNotices(cs *Calls) *[]string {
+// recordChanges returns the changes of servers that a client reports from now on.
+func recordChanges(cs *Calls) *[]string {
 	var told []string
-	cs.OnNotice(func(n Notice) {
-		if n.Detail != "" {
-			told = append(told, fmt.Sprintf("%d changed %s", n.Node, n.Detail))
+	cs.ReportEvents(func(e renewal.Event) {
+		if e.Kind == renewal.EventServerChanged {
+			told = append(told, fmt.Sprintf("%d changed %s", e.Lane, e.Detail))
 		}
 	})
 	return &told
@@ -34,34 +33,25 @@ type serverError string
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
-// A server that refuses writes because it is a replica is told once a second.
+// A server that refuses writes because it is a replica is told.
 func TestADemotedServerIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // go-redis looks a name up, which a bubble must not do
-		defer func() { require.NoError(t, rdb.Close()) }()
-		c := newClient(t, rdb, Options{PoolSize: 1})
-		defer func() { require.NoError(t, closeClient(c)) }()
-		told := recordNotices(c.Calls)
-		for _, err := range []error{
-			nil, errors.New("READONLY is no reply of a server"), serverError("ERR unknown command READONLY"), context.DeadlineExceeded,
-		} {
-			c.node.notices.noteDemotion(err)
-		}
-		assert.Empty(t, *told)
-		demoted := []string{"0 changed 127.0.0.1:1: refuses writes, because it is a replica now"}
-		for _, reply := range []string{
-			"READONLY You can't write against a read only replica. script: 123, on @user_script:17.",
-			"ERR Error running script (call to f_123): @user_script:17: @user_script: 17: -READONLY You can't write against a read only replica.",
-			"@user_script: 38: -READONLY You can't write against a read only replica.",
-		} {
-			for range 3 {
-				c.node.notices.noteDemotion(serverError(reply))
-			}
-			assert.Equal(t, demoted, *told, reply)
-			*told = nil
-			time.Sleep(demotionInterval)
-		}
-	})
+	n := &notices{calls: NewCalls(), addr: "a"}
+	told := recordChanges(n.calls)
+	for _, err := range []error{
+		nil, errors.New("READONLY is no reply of a server"), serverError("ERR unknown command READONLY"), context.DeadlineExceeded,
+	} {
+		n.noteDemotion(err)
+	}
+	assert.Empty(t, *told)
+	for _, reply := range []string{
+		"READONLY You can't write against a read only replica. script: 123, on @user_script:17.",
+		"ERR Error running script (call to f_123): @user_script:17: @user_script: 17: -READONLY You can't write against a read only replica.",
+		"@user_script: 38: -READONLY You can't write against a read only replica.",
+	} {
+		n.noteDemotion(serverError(reply))
+		assert.Equal(t, []string{"0 changed a: refuses writes, because it is a replica now"}, *told, reply)
+		*told = nil
+	}
 }
 
 // After a request without an answer, another server may serve. It knows no scripts, but the next batch carries
@@ -81,7 +71,7 @@ func TestABatchAfterAFailureAsksWhichServerAnswers(t *testing.T) {
 		return "+OK\r\n"
 	}}
 	c := newClient(t, w.Client(t, redis.Options{}), Options{})
-	told := recordNotices(c.Calls)
+	told := recordChanges(c.Calls)
 	for range 3 { // the second one asks
 		require.NoError(t, sendBatch(t.Context(), c, "k", 1))
 	}
@@ -96,7 +86,7 @@ func TestABatchAfterAFailureAsksWhichServerAnswers(t *testing.T) {
 // Answers may come in another order than their questions, which may have gone to two servers.
 func TestALateIdentityIsNoNewServer(t *testing.T) {
 	n := &notices{calls: NewCalls(), addr: "a"}
-	told := recordNotices(n.calls)
+	told := recordChanges(n.calls)
 	is := func(id string, links int64) {
 		n.identified(redis.NewStringResult("# Server\r\nrun_id:"+id+"\r\n", nil), links)
 	}

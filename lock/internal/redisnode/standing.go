@@ -68,10 +68,10 @@ func (s *standing) conn() *conn {
 }
 
 // Hold tells the node that a lease on its server lasts for ttl from now. While leases last and somebody gets the
-// notices, the node keeps a standing connection. If that ends and can be made again, a notice says so.
+// events, the node keeps a standing connection. If that ends and can be made again, leases may be lost.
 func (n *Node) Hold(ttl time.Duration) {
 	s := &n.standing
-	if n.calls.onNotice.Load() == nil || s.until.Load() >= int64(time.Since(s.base)+ttl) {
+	if n.calls.report.Load() == nil || s.until.Load() >= int64(time.Since(s.base)+ttl) {
 		return
 	}
 	s.mu.Lock()
@@ -107,7 +107,7 @@ func (n *Node) stand() {
 		switch err := n.connect(); {
 		case err == nil:
 			if !down.IsZero() {
-				n.notices.tell(Notice{Node: n.id, Verify: true})
+				n.notices.tell(n.id, "", true)
 			}
 			stood, down = true, time.Time{}
 			n.watch()
@@ -137,7 +137,8 @@ func (n *Node) stand() {
 func (n *Node) connect() error {
 	b := Batch{dials: n.standing.conn() == nil}
 	if b.dials && n.addr == FailoverAddr {
-		n.standing.master, _ = n.askMaster()
+		n.standing.master = ""
+		n.masterMoved()
 	}
 	l := n.standing.lane()
 	defer func() { clear(l.calls); l.calls = l.calls[:0] }()
@@ -222,30 +223,22 @@ func isTimeoutError(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// askMaster returns the address of the master that Sentinel names now. go-redis asks Sentinel in the Dialer only, so this
-// makes a connection.
-func (n *Node) askMaster() (addr string, ok bool) {
+// masterMoved reports whether Sentinel names another master than before. go-redis asks Sentinel in the Dialer only, so this makes
+// a connection.
+func (n *Node) masterMoved() bool {
 	ctx, cancel := context.WithTimeout(n.ctx, watchInterval)
 	defer cancel()
 	c, err := n.dial(ctx, "tcp", n.addr)
 	if err != nil {
-		return "", false
+		return false
 	}
 	defer func() { _ = c.Close() }()
 	if c.RemoteAddr() == nil {
-		return "", false
+		return false
 	}
-	return c.RemoteAddr().String(), true
-}
-
-// masterMoved reports whether Sentinel names another master than before.
-func (n *Node) masterMoved() bool {
-	addr, ok := n.askMaster()
 	before := n.standing.master
-	if ok {
-		n.standing.master = addr
-	}
-	return ok && before != "" && addr != before
+	n.standing.master = c.RemoteAddr().String()
+	return before != "" && before != n.standing.master
 }
 
 // Leave ends the connections to a server that is not the master any more. Requests under way fail, so that no answer of the old

@@ -12,17 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/internal/testredis"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// verifications returns a channel with an element for each notice that leases may be lost.
-func verifications(cs *Calls) <-chan Notice {
-	notices := make(chan Notice, 100)
-	cs.OnNotice(func(n Notice) {
-		if n.Verify {
-			notices <- n
+// verifications returns a channel with the events that leases may be lost.
+func verifications(cs *Calls) <-chan renewal.Event {
+	events := make(chan renewal.Event, 100)
+	cs.ReportEvents(func(e renewal.Event) {
+		if e.Kind == renewal.EventVerify {
+			events <- e
 		}
 	})
-	return notices
+	return events
 }
 
 // The connection stands once the server answers, so a server that loads its data is asked again.
@@ -39,14 +40,14 @@ func TestTheStandingConnectionAwaitsTheServer(t *testing.T) {
 	told := verifications(c.Calls)
 	c.node.Hold(time.Minute)
 	select {
-	case n := <-told:
-		assert.Equal(t, Notice{Node: 0, Verify: true}, n)
+	case e := <-told:
+		assert.Equal(t, renewal.Event{Kind: renewal.EventVerify}, e)
 	case <-time.After(soon):
-		require.Fail(t, "no notice")
+		require.Fail(t, "no event")
 	}
 }
 
-// There is no connection for leases that have ended, or if nobody gets the notices.
+// There is no connection for leases that have ended, or if nobody gets the events.
 func TestTheStandingConnectionEndsWithTheLeases(t *testing.T) {
 	t.Parallel()
 	w := &testredis.Wire{Answer: func([]string) string { return "+PONG\r\n" }}
@@ -58,8 +59,8 @@ func TestTheStandingConnectionEndsWithTheLeases(t *testing.T) {
 		return s.running
 	}
 	c.node.Hold(time.Minute)
-	assert.False(t, stands(), "nobody gets the notices")
-	c.OnNotice(func(Notice) {})
+	assert.False(t, stands(), "nobody gets the events")
+	c.ReportEvents(func(renewal.Event) {})
 	c.node.Hold(time.Millisecond)
 	assert.True(t, stands())
 	require.Eventually(t, func() bool { return !stands() && s.conn() == nil }, soon, time.Millisecond)
