@@ -75,9 +75,14 @@ type unprefixed struct{ err error }
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.err.Error(), "lock: ") }
 func (e unprefixed) Unwrap() error { return e.err }
 
-// Failed returns an error that says which operation of a store failed for which key. Its text leaves
-// out the prefix of package lock. err must not be nil.
-func Failed(store, verb, key string, err error) error { return &failureError{store, verb, key, err} }
+// Failed returns an error that says which operation of a store failed for which key, or nil if err is nil. Its text leaves
+// out the prefix of package lock.
+func Failed(store, verb, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failureError{store, verb, key, err}
+}
 
 // failureError makes its text when it is shown, because an outage makes very many failures at a time.
 type failureError struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Acquire implements [driver.Store]. It does not overtake the waiters of an RFairLock.
@@ -88,10 +89,7 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 
 // Release implements [driver.Store]. It wakes waiters in all processes; see [Store.Wait].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := s.release(ctx, &l); err != nil {
-		return failed("release", l.Key, err)
-	}
-	return nil
+	return failed("release", l.Key, s.release(ctx, &l))
 }
 
 func (s *Store) release(ctx context.Context, l *driver.Lease) error {
@@ -103,14 +101,10 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 	if err != nil {
 		return err
 	}
-	var refuse time.Duration
-	if l.Unanswered {
-		refuse = tombstone
-	}
 	c := call{
 		script: releaseScript,
 		keys:   []string{st.name, lockChannel(st.name), tombstoneKey(st.name, st.owner), metadataPrefix(st.name) + st.owner},
-		args:   []any{st.owner, publish, refuse.Milliseconds()},
+		args:   []any{st.owner, publish, rediskit.Refuse(l).Milliseconds()},
 	}
 	switch {
 	case l.Mode != driver.Exclusive:
@@ -124,11 +118,7 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 	if err != nil {
 		return err
 	}
-	held, err := parseDone(reply.Value)
-	if err == nil && !held {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return rediskit.ParseDone(reply.Value)
 }
 
 // check refuses requests that this store cannot serve. The client has made further checks.

@@ -22,10 +22,7 @@ const maxHolders = 16
 // KindFencedLock. The places of waiters are known for an RFairLock only.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspect(ctx, key)
-	if err != nil {
-		return driver.Info{}, failed("inspect", key, err)
-	}
-	return info, nil
+	return info, failed("inspect", key, err)
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (driver.Info, error) {
@@ -48,7 +45,7 @@ func (s *Store) inspect(ctx context.Context, key string) (driver.Info, error) {
 func (s *Store) nameOf(key string) (string, error) {
 	name := s.options.Prefix + key
 	if key == "" {
-		return "", s.checkName("")
+		name = ""
 	}
 	return name, s.checkName(name)
 }
@@ -111,10 +108,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 // ForceRelease implements [driver.Store], as forceUnlock does in Redisson. It frees a lock of any
 // kind. Redisson does not notify the holder: its unlock fails.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	if err := s.forceRelease(ctx, key); err != nil {
-		return failed("force the release of", key, err)
-	}
-	return nil
+	return failed("force the release of", key, s.forceRelease(ctx, key))
 }
 
 func (s *Store) forceRelease(ctx context.Context, key string) error {
@@ -134,11 +128,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	held, err := parseDone(reply.Value)
-	if err == nil && !held {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return rediskit.ParseDone(reply.Value)
 }
 
 // ReportEvents implements [driver.Store].

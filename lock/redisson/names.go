@@ -82,7 +82,7 @@ func (s *Store) checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: it is empty", driver.ErrBadKey)
 	}
-	if s.redis != nil && s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(tokenKey(name)) {
+	if s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(tokenKey(name)) {
 		return fmt.Errorf("%w: its braces spread the keys of Redisson over several slots of the cluster", driver.ErrBadKey)
 	}
 	return nil

@@ -3,6 +3,7 @@
 package redisson
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -61,17 +62,10 @@ const (
 )
 
 const (
-	defaultTimeout  = 3 * time.Second
-	defaultPoolSize = 16
-	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
 	defaultFairWait = 300 * time.Second
 
 	// defaultWatchdogTTL is the default of lockWatchdogTimeout in Redisson's Config.
 	defaultWatchdogTTL = 30 * time.Second
-
-	// tombstone is how long the server refuses an owner that was released with an unanswered
-	// request. It must exceed the longest time that such a request can be on its way.
-	tombstone = 60 * time.Second
 )
 
 // Options configure a Store. A nil *Options and zero fields mean the defaults.
@@ -120,18 +114,8 @@ func (o *Options) withDefaults() (Options, error) {
 		o = new(Options)
 	}
 	opts := *o
-	if opts.FairWait == 0 {
-		opts.FairWait = defaultFairWait
-	}
-	if opts.WatchdogTTL == 0 {
-		opts.WatchdogTTL = defaultWatchdogTTL
-	}
-	if opts.Timeout == 0 {
-		opts.Timeout = defaultTimeout
-	}
-	if opts.PoolSize == 0 {
-		opts.PoolSize = defaultPoolSize
-	}
+	opts.FairWait = cmp.Or(opts.FairWait, defaultFairWait)
+	opts.WatchdogTTL = cmp.Or(opts.WatchdogTTL, defaultWatchdogTTL)
 	switch {
 	case opts.Kind > KindFairLock:
 		return opts, fmt.Errorf("redisson: Options.Kind must be KindLock, KindFencedLock or KindFairLock, got %d", opts.Kind)
@@ -141,12 +125,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return opts, fmt.Errorf("redisson: Options.FairWait must be at least 1ms, got %v", opts.FairWait)
 	case opts.WatchdogTTL < driver.MinTTL:
 		return opts, fmt.Errorf("redisson: Options.WatchdogTTL must be at least %v, got %v", driver.MinTTL, opts.WatchdogTTL)
-	case opts.Timeout < 0:
-		return opts, fmt.Errorf("redisson: Options.Timeout must be above 0, got %v", opts.Timeout)
-	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
-		return opts, fmt.Errorf("redisson: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
 	}
-	return opts, nil
+	return opts, rediskit.CheckOptions("redisson", &opts.Timeout, &opts.PoolSize)
 }
 
 // Store is a driver.Store whose locks exclude those of Redisson. Make it with New;

@@ -5,13 +5,10 @@ package redisson
 import (
 	"context"
 	"embed"
-	"fmt"
-	"io/fs"
 	"math"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
-	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
@@ -41,19 +38,8 @@ var (
 	forceScript   = newScript("force")
 )
 
-// newScript returns the script of a file and the files that it requires. It panics if one of them
-// does not exist.
 func newScript(name string) *redisnode.Script {
-	source, err := luascript.Assemble(name, readLua)
-	if err != nil {
-		panic(fmt.Sprint("redisson: ", err))
-	}
-	return redisnode.NewScript(source)
-}
-
-func readLua(name string) (string, error) {
-	text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
-	return string(text), err
+	return redisnode.NewScript(rediskit.Source(luaFiles, name))
 }
 
 // call is a script with its keys and arguments.
@@ -76,9 +62,6 @@ func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply
 // publishCommand returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
 // asks the node of the name whether it knows SPUBLISH, unless Options.Sharding says so.
 func (s *Store) publishCommand(ctx context.Context, name string) (string, error) {
-	if s.redis == nil {
-		return "", rediskit.ErrZeroStore
-	}
 	if Sharding(s.sharded.Load()) == ShardingAuto {
 		if err := s.probeSharding(ctx, name); err != nil {
 			return "", err
@@ -91,9 +74,6 @@ func (s *Store) publishCommand(ctx context.Context, name string) (string, error)
 }
 
 func (s *Store) probeSharding(ctx context.Context, name string) error {
-	if ctx == nil {
-		return rediskit.ErrNilContext
-	}
 	if err := s.redis.Begin(ctx); err != nil {
 		return err
 	}
@@ -166,15 +146,6 @@ func parseAnswer(reply redisconn.Reply) (answer, error) {
 // is too large.
 func millis(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
-}
-
-// parseDone reads the reply 1 or 0.
-func parseDone(reply any) (bool, error) {
-	n, ok := reply.(int64)
-	if !ok || n < 0 || n > 1 {
-		return false, rediskit.UnexpectedReply(reply)
-	}
-	return n == 1, nil
 }
 
 // failed returns an error that says which operation failed for which key.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 const (
@@ -103,12 +102,9 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 func (w *waiter) begin(ctx context.Context) (sharded bool, err error) {
 	s := w.store
 	w.state = s.newState(w.request, 0)
-	publish, err := s.publishCommand(ctx, w.state.name) // the store may be the zero Store
+	publish, err := s.publishCommand(ctx, w.state.name)
 	if err != nil {
 		return false, err
-	}
-	if ctx == nil {
-		return false, rediskit.ErrNilContext
 	}
 	if err := s.redis.Begin(ctx); err != nil {
 		return false, err

@@ -12,7 +12,6 @@ import (
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redischeck"
-	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // CheckOptions configure a [Store.Check]. A nil *CheckOptions and zero fields mean the
@@ -58,13 +57,8 @@ func (s *Store) Check(ctx context.Context, o *CheckOptions) (Report, error) {
 }
 
 func (s *Store) check(ctx context.Context, report *Report) error {
-	switch {
-	case report.TTL < driver.MinTTL || report.TTL > driver.MaxTTL:
+	if report.TTL < driver.MinTTL || report.TTL > driver.MaxTTL {
 		return fmt.Errorf("%w: CheckOptions.TTL must be %v to %v, got %v", driver.ErrBadTTL, driver.MinTTL, driver.MaxTTL, report.TTL)
-	case ctx == nil:
-		return rediskit.ErrNilContext
-	case s.redis == nil:
-		return rediskit.ErrZeroStore
 	}
 	target := redischeck.Target{
 		Redis: s.redis, Timeout: s.timeout, Prefix: s.prefix, TTL: report.TTL,

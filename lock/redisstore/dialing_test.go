@@ -20,6 +20,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -127,7 +128,7 @@ func TestAFailedDialIsReported(t *testing.T) {
 		network := newPipes()
 		s := network.store(t, new(redis.Options), nil)
 		network.down.Store(true)
-		for range 2 * defaultPoolSize {
+		for range 2 * rediskit.DefaultPoolSize {
 			_, err := s.Acquire(t.Context(), request("k"))
 			require.ErrorIs(t, err, errDown)
 			require.ErrorIs(t, unknown(t.Context(), t, s, driver.Lease{Request: request("k"), Token: 17}), errDown)

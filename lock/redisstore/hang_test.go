@@ -19,6 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -177,7 +178,7 @@ func TestCloseEndsHangingCalls(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			l := driver.Lease{Request: request("k"), Token: 17}
 			var wg sync.WaitGroup
-			for range 2 * defaultPoolSize { // half of them wait for a connection
+			for range 2 * rediskit.DefaultPoolSize { // half of them wait for a connection
 				wg.Go(func() {
 					_, err := s.Acquire(t.Context(), l.Request)
 					assert.ErrorIs(t, err, driver.ErrClosed)

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Inspect implements [driver.Store].
@@ -17,10 +18,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 			info, err = shared, failure
 		}
 	}
-	if err != nil {
-		return driver.Info{}, failed("inspect", key, err)
-	}
-	return info, nil
+	return info, failed("inspect", key, err)
 }
 
 func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, error) {
@@ -40,10 +38,7 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, 
 // holders. Further requests take the lock from the holders of these tokens, about 400 of
 // them at a time. If ctx ends before the last request, the other holders keep their leases.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	if err := s.forceRelease(ctx, key); err != nil {
-		return failed("force the release of", key, err)
-	}
-	return nil
+	return failed("force the release of", key, s.forceRelease(ctx, key))
 }
 
 func (s *Store) forceRelease(ctx context.Context, key string) error {
@@ -71,9 +66,5 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	done, err := parseCode(s.result(ctx, k.lock, reply.Value), 1)
-	if err == nil && done == 0 {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return rediskit.ParseDone(s.result(ctx, k.lock, reply.Value))
 }

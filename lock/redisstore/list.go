@@ -35,19 +35,10 @@ const keysPerScan = 500
 // has. And a slot may be moved away and back. So do not rely on a List during a resharding.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	keys, next, err = s.list(ctx, prefix, cursor)
-	if err != nil {
-		return nil, "", failed("list", prefix, err)
-	}
-	return keys, next, nil
+	return keys, next, failed("list", prefix, err)
 }
 
 func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
-	switch {
-	case ctx == nil:
-		return nil, "", rediskit.ErrNilContext
-	case s.redis == nil:
-		return nil, "", rediskit.ErrZeroStore
-	}
 	masters, owners, err := s.redis.Masters(ctx, cursor == "")
 	if err != nil {
 		return nil, "", err
@@ -66,8 +57,11 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 		}
 	}
 	if at.scan == scanEnd {
-		if err := s.checkOwners(ctx, masters[at.node], at.owners); err != nil {
+		switch now, err := s.redis.OwnersAt(ctx, masters[at.node]); {
+		case err != nil:
 			return nil, "", err
+		case now != at.owners: // a slot that the node had lost before goes to a node that may have been visited already
+			return nil, "", errMastersChanged
 		}
 		at = listCursor{node: at.node + 1, scan: scanEnd, owners: at.owners}
 	}
@@ -75,20 +69,6 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 		next = at.String()
 	}
 	return keys, next, nil
-}
-
-// checkOwners returns an error if a node knows of another distribution of the slots. It is called
-// when the keys of the node have been visited. A slot that the node had lost before goes to a
-// node that may have been visited already.
-func (s *Store) checkOwners(ctx context.Context, n *redisconn.Node, owners uint64) error {
-	now, err := s.redis.OwnersAt(ctx, n)
-	switch {
-	case err != nil:
-		return err
-	case now != owners:
-		return errMastersChanged
-	}
-	return nil
 }
 
 // scan runs one SCAN on a node, at a cursor. It returns an error if the server is not the

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // metadataTTL is how long the server keeps metadata of SetMetadata. Nothing extends it, so it
@@ -20,10 +21,7 @@ const metadataTTL = 365 * 24 * time.Hour
 // SetMetadata implements [driver.Store] in mode Exclusive. The server forgets the
 // metadata after a year, and Inspect then shows those of the Acquire again.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	if err := s.setMetadata(ctx, l, metadata); err != nil {
-		return failed("set the metadata of", l.Key, err)
-	}
-	return nil
+	return failed("set the metadata of", l.Key, s.setMetadata(ctx, l, metadata))
 }
 
 func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
@@ -39,5 +37,5 @@ func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string
 	if err != nil {
 		return err
 	}
-	return parseDone(reply.Value)
+	return rediskit.ParseDone(reply.Value)
 }

@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,7 @@ import (
 )
 
 const (
-	defaultPrefix   = "lw:"
-	defaultTimeout  = 3 * time.Second
-	defaultPoolSize = 16
-	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
+	defaultPrefix = "lw:"
 
 	minPlace = 3 * time.Second
 	maxPlace = 10 * time.Second
@@ -33,11 +31,6 @@ const (
 	// tokenTTL is how long the last token outlives the moment that it names. Tokens rise
 	// in spite of any smaller backward step of the server's clock.
 	tokenTTL = 10 * time.Minute
-
-	// tombstone is how long the server refuses an owner that was released with an
-	// unanswered request. It must exceed the longest time that such a request can be on
-	// its way.
-	tombstone = 60 * time.Second
 )
 
 // Options configure a Store. A nil *Options and zero fields mean the defaults.
@@ -82,27 +75,17 @@ func (o *Options) withDefaults() (Options, error) {
 		o = new(Options)
 	}
 	opts := *o
-	if opts.Prefix == "" {
-		opts.Prefix = defaultPrefix
-	}
-	if opts.Timeout == 0 {
-		opts.Timeout = defaultTimeout
-	}
-	if opts.PoolSize == 0 {
-		opts.PoolSize = defaultPoolSize
-	}
+	opts.Prefix = cmp.Or(opts.Prefix, defaultPrefix)
 	switch {
 	case strings.ContainsAny(opts.Prefix, "{}"):
 		return opts, fmt.Errorf("redisstore: Options.Prefix must not contain a brace, got %q", opts.Prefix)
-	case opts.Timeout < 0:
-		return opts, fmt.Errorf("redisstore: Options.Timeout must be above 0, got %v", opts.Timeout)
 	case opts.Place < 0:
 		return opts, fmt.Errorf("redisstore: Options.Place must not be negative, got %v", opts.Place)
-	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
-		return opts, fmt.Errorf("redisstore: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
 	}
-	var err error
-	opts.Replicas, err = opts.Replicas.withDefaults()
+	err := opts.Replicas.setDefaults()
+	if err == nil {
+		err = rediskit.CheckOptions("redisstore", &opts.Timeout, &opts.PoolSize)
+	}
 	return opts, err
 }
 
@@ -338,20 +321,14 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 			c.free()
 		}
 	}
-	if err != nil {
-		return failed("release", l.Key, err)
-	}
-	return nil
+	return failed("release", l.Key, err)
 }
 
 // releaseArgs returns the script that releases a lease, and its arguments. The first two are
 // nil, because the client sets them. The call that holds the arguments may be freed after a reply;
 // it is nil in the shared modes.
 func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusiveCall) {
-	var refuse time.Duration
-	if l.Unanswered {
-		refuse = tombstone
-	}
+	refuse := rediskit.Refuse(l)
 	if l.Mode != driver.Exclusive {
 		k := s.sharedKeys(l.Key, l.Owner)
 		owner := wireOwner(&l.Request)

@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,19 +49,17 @@ type Replicas struct {
 
 const defaultReplicaTimeout = time.Second
 
-func (r Replicas) withDefaults() (Replicas, error) {
+func (r *Replicas) setDefaults() error {
 	switch {
 	case r.Count < 0 || r.Count > math.MaxInt16:
-		return r, fmt.Errorf("redisstore: Options.Replicas.Count must be 0 to %d, got %d", math.MaxInt16, r.Count)
+		return fmt.Errorf("redisstore: Options.Replicas.Count must be 0 to %d, got %d", math.MaxInt16, r.Count)
 	case r.Timeout < 0:
-		return r, fmt.Errorf("redisstore: Options.Replicas.Timeout must not be negative, got %v", r.Timeout)
-	case r.Count == 0 && r != (Replicas{}):
-		return r, errors.New("redisstore: Options.Replicas.Count must be set if another field of Replicas is")
+		return fmt.Errorf("redisstore: Options.Replicas.Timeout must not be negative, got %v", r.Timeout)
+	case r.Count == 0 && *r != Replicas{}:
+		return errors.New("redisstore: Options.Replicas.Count must be set if another field of Replicas is")
 	}
-	if r.Timeout == 0 {
-		r.Timeout = defaultReplicaTimeout
-	}
-	return r, nil
+	r.Timeout = cmp.Or(r.Timeout, defaultReplicaTimeout)
+	return nil
 }
 
 // ackCounters are the counters of [driver.ReplicaStats].
@@ -68,20 +67,6 @@ type ackCounters struct{ enough, tooFew, unanswered atomic.Uint64 }
 
 func (c *ackCounters) stats() driver.ReplicaStats {
 	return driver.ReplicaStats{Enough: c.enough.Load(), TooFew: c.tooFew.Load(), Unanswered: c.unanswered.Load()}
-}
-
-// acknowledged is the answer of the replicas of one node.
-type acknowledged struct {
-	replicas int
-	err      error // why replicas is not known
-}
-
-// short returns why an answer does not meet the policy of a store, or nil.
-func (a acknowledged) short(s *Store) error {
-	if a.err == nil && a.replicas >= s.replicas.Count {
-		return nil
-	}
-	return &driver.ReplicasError{Want: s.replicas.Count, Got: a.replicas, Err: a.err}
 }
 
 // confirm asks the replicas for a lease that was just granted. It sets
@@ -94,7 +79,21 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	bound := min(l.TTL/2, max(s.timeout, 4*s.replicas.Timeout))
 	bounded, cancel := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
 	defer cancel()
-	outcome, short, err := s.renewConfirmed(bounded, l)
+	c, p := &confirmation{store: s}, s.renewals()
+	p.Confirm = c
+	sent := time.Now()
+	outcome, err := rediskit.RenewOne(bounded, p, *l)
+	if outcome == renewal.Renewed {
+		l.Sent = sent
+	}
+	if err != nil {
+		s.acks.unanswered.Add(1)
+		c.err = err
+	}
+	if outcome == renewal.Renewed && c.err == nil {
+		l.ReplicasKnown, l.Replicas = true, int32(min(c.replicas, math.MaxInt16))
+	}
+	short := c.short()
 	switch {
 	case outcome.IsLost():
 		return errGoneAgain
@@ -110,32 +109,6 @@ func (s *Store) confirm(ctx context.Context, l *driver.Lease) error {
 	return nil
 }
 
-// renewConfirmed renews a lease and asks the replicas, if the policy says so. If the lease is
-// renewed, it sets Sent and Replicas. short says why the replicas do not meet the policy, and is
-// nil if they do. err says why the outcome is unknown.
-func (s *Store) renewConfirmed(ctx context.Context, l *driver.Lease) (outcome renewal.Outcome, short, err error) {
-	c, p := &confirmation{store: s}, s.renewals()
-	if s.replicas.Count > 0 {
-		p.Confirm = c
-	}
-	sent := time.Now()
-	outcome, err = rediskit.RenewOne(ctx, p, *l)
-	if outcome == renewal.Renewed {
-		l.Sent = sent
-	}
-	if s.replicas.Count == 0 {
-		return outcome, nil, err
-	}
-	if err != nil {
-		s.acks.unanswered.Add(1)
-		c.acked.err = err
-	}
-	if outcome == renewal.Renewed && c.acked.err == nil {
-		l.ReplicasKnown, l.Replicas = true, int32(min(c.acked.replicas, math.MaxInt16))
-	}
-	return outcome, c.acked.short(s), err
-}
-
 // errGoneAgain means that the server does not have a lease any more that was just granted. It
 // was restarted, or another server has taken over.
 var errGoneAgain = fmt.Errorf("%w: the server has forgotten the lock that it had granted", driver.ErrUnavailable)
@@ -147,8 +120,18 @@ const maxTouched = 4
 // confirmation asks the replicas for renewals.
 type confirmation struct {
 	store    *Store
-	required bool         // a renewal that too few replicas have confirmed is unknown
-	acked    acknowledged // of the last node that was asked
+	required bool  // a renewal that too few replicas have confirmed is unknown
+	replicas int   // that have confirmed, of the last node that was asked
+	err      error // why replicas is not known
+}
+
+// short returns why the answer does not meet the policy of the store, or nil.
+func (c *confirmation) short() error {
+	want := c.store.replicas.Count
+	if c.err == nil && c.replicas >= want {
+		return nil
+	}
+	return &driver.ReplicasError{Want: want, Got: c.replicas, Err: c.err}
 }
 
 // Ask implements rediskit.Confirmer.
@@ -170,18 +153,17 @@ func (c *confirmation) Ask(ctx context.Context, b *redisconn.Batch, items []item
 // Short implements rediskit.Confirmer. It counts the answer.
 func (c *confirmation) Short(ctx context.Context, b *redisconn.Batch) error {
 	s := c.store
-	n, err := b.Replicas(func(err error) error { return s.redis.Explain(ctx, err) })
+	c.replicas, c.err = b.Replicas(func(err error) error { return s.redis.Explain(ctx, err) })
 	switch {
-	case err != nil:
+	case c.err != nil:
 		s.acks.unanswered.Add(1)
-	case n >= s.replicas.Count:
+	case c.replicas >= s.replicas.Count:
 		s.acks.enough.Add(1)
 	default:
 		s.acks.tooFew.Add(1)
 	}
-	c.acked = acknowledged{n, err}
 	if !c.required {
 		return nil
 	}
-	return c.acked.short(s)
+	return c.short()
 }

@@ -102,15 +102,6 @@ func parseCode(reply any, most int64) (int64, error) {
 	return code, nil
 }
 
-// parseDone reads the reply of a script that does something only for the holder.
-func parseDone(reply any) error {
-	done, err := parseCode(reply, 1)
-	if err == nil && done == 0 {
-		err = driver.ErrNotHeld
-	}
-	return err
-}
-
 // parseReleased reads the reply of a release script.
 func parseReleased(reply any) error {
 	had, err := parseCode(reply, 2)

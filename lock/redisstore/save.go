@@ -11,16 +11,14 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 // Save implements [driver.Store], in mode Exclusive. The state is in the memory of the server, and like a
 // lock it may be lost in a fail-over to a replica that does not have it yet; see Options.Replicas, which
 // does not confirm it.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
-	if err := s.save(ctx, l, number, data, ttl); err != nil {
-		return failed("save the state of", l.Key, err)
-	}
-	return nil
+	return failed("save the state of", l.Key, s.save(ctx, l, number, data, ttl))
 }
 
 func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
@@ -37,15 +35,12 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 	if err != nil {
 		return err
 	}
-	return parseDone(reply.Value)
+	return rediskit.ParseDone(reply.Value)
 }
 
 // Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
-	if err := s.forgetState(ctx, key); err != nil {
-		return failed("forget the state of", key, err)
-	}
-	return nil
+	return failed("forget the state of", key, s.forgetState(ctx, key))
 }
 
 func (s *Store) forgetState(ctx context.Context, key string) error {

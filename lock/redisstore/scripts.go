@@ -7,14 +7,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
@@ -48,10 +47,7 @@ var (
 // newScript returns the script of a file and the files that it requires. It panics if a file
 // that is required does not exist.
 func newScript(name string) *redisnode.Script {
-	source, err := luascript.Assemble(name, readLua)
-	if err != nil {
-		panic(fmt.Sprint("redisstore: ", err))
-	}
+	source := rediskit.Source(luaFiles, name)
 	if strings.Contains(source, "TOKEN_TTL") { // a constant of a script costs the server less than an argument
 		source = fmt.Sprintf("local TOKEN_TTL = '%d'\n", tokenTTL.Milliseconds()) + source
 	}
@@ -114,11 +110,6 @@ func (s *Store) proveAt(ctx context.Context, key, channel, message string) error
 }
 
 var errMute = fmt.Errorf("the server refuses PUBLISH: %w", errors.ErrUnsupported)
-
-func readLua(name string) (string, error) {
-	text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
-	return string(text), err
-}
 
 // exclusiveCall holds the arguments of a script for an exclusive lock. It is one allocation,
 // because go-redis dereferences pointers among the arguments, and an any that holds a

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/internal/luascript"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 func TestRenewScript(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOwnersOfAnyForm(t *testing.T) {
 }
 
 func TestAScriptThatRequiresAnUnknownFilePanics(t *testing.T) {
-	assert.PanicsWithValue(t, "redisstore: luascript: open lua/absent.lua: file does not exist", func() { newScript("absent") })
+	assert.PanicsWithError(t, "luascript: open lua/absent.lua: file does not exist", func() { newScript("absent") })
 }
 
 // TestHeadersOfLuaFiles checks that each file can be read alone: its header has all sections,
@@ -88,8 +88,9 @@ func TestHeadersOfLuaFiles(t *testing.T) {
 	texts, definedIn := make(map[string]string), make(map[string]string)
 	for _, file := range names {
 		name := strings.TrimSuffix(path.Base(file), ".lua")
-		texts[name], err = readLua(name)
+		text, err := fs.ReadFile(luaFiles, file)
 		require.NoError(t, err)
+		texts[name] = string(text)
 		for _, found := range regexp.MustCompile(`(?m)^local function (\w+)`).FindAllStringSubmatch(texts[name], -1) {
 			definedIn[found[1]] = name
 		}
@@ -104,8 +105,7 @@ func TestHeadersOfLuaFiles(t *testing.T) {
 		for _, section := range sections {
 			assert.Contains(t, header, "\n"+section, name)
 		}
-		whole, err := luascript.Assemble(name, readLua)
-		require.NoError(t, err)
+		whole := rediskit.Source(luaFiles, name)
 		for _, found := range call.FindAllStringSubmatch(comment.ReplaceAllString(text, ""), -1) {
 			if definition := definedIn[found[1]]; definition != "" {
 				assert.Contains(t, whole, "local function "+found[1]+"(", "%s.lua calls a function of %s.lua", name, definition)

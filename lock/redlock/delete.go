@@ -74,41 +74,29 @@ func (by deleter) command(key, owner string) *redisconn.Command {
 
 // deleteIfEqual deletes the key if the owner holds it, by a command of newer servers. It reports
 // done = false if the script must do it: the server has no such command, or the key has moved.
-func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done, held bool, err error) {
-	if err := s.usable(ctx); err != nil {
-		return true, false, err
-	}
+func (s *Store) deleteIfEqual(ctx context.Context, key, owner string) (done bool, err error) {
 	n := s.redis.Serving(redisconn.SlotOf(key))
 	if n == nil {
-		return false, false, nil
+		return false, nil
 	}
 	for by := s.deleters.of(n); by < script; by++ {
 		c := by.command(key, owner)
 		if err := s.redis.Do(ctx, n, c); err != nil {
-			return true, false, err
+			return true, err
 		}
 		switch {
 		case c.Err == nil:
 			s.deleters.accepted(n, by)
-			held, err := parseDeleted(c.Reply)
-			return true, held, err
+			return true, rediskit.ParseDone(c.Reply)
 		case isUnsupported(c): // the next deleter may be known
 		case c.Refused:
-			return false, false, nil // the script finds out why: the key has moved, or is of another type
+			return false, nil // the script finds out why: the key has moved, or is of another type
 		default:
-			return true, false, c.Err
+			return true, c.Err
 		}
 	}
 	s.deleters.accepted(n, script)
-	return false, false, nil
-}
-
-func parseDeleted(reply any) (held bool, err error) {
-	n, ok := reply.(int64)
-	if !ok || n != 0 && n != 1 {
-		return false, rediskit.UnexpectedReply(reply)
-	}
-	return n == 1, nil
+	return false, nil
 }
 
 // isUnsupported reports whether the server does not know the command, or not in this form, or its user

@@ -15,10 +15,7 @@ import (
 // is made from a hash of the value of the key, which is a secret. ExpiresIn is 0 for a lock without an expiry.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, _, err := s.inspect(ctx, key)
-	if err != nil {
-		return driver.Info{}, failed("inspect", key, err)
-	}
-	return info, nil
+	return info, failed("inspect", key, err)
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, owner string, err error) {
@@ -26,7 +23,7 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, owne
 		return info, "", driver.ErrBadKey
 	}
 	name := s.prefix + key
-	reply, err := s.run(ctx, inspectScript, "", nil, nil, 1, &name)
+	reply, err := s.redis.Run(ctx, inspectScript, "", []any{nil, nil, 1, &name})
 	if err != nil {
 		return info, "", err
 	}
@@ -61,10 +58,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 		l := driver.Lease{Request: driver.Request{Key: key, Owner: owner, TTL: time.Second}} // a release ignores the TTL
 		err = s.release(ctx, &l)
 	}
-	if err != nil {
-		return failed("force the release of", key, err)
-	}
-	return nil
+	return failed("force the release of", key, err)
 }
 
 // ReportEvents implements [driver.Store].

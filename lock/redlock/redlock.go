@@ -16,16 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
-const (
-	defaultTimeout  = 3 * time.Second
-	defaultPoolSize = 16
-	maxPoolSize     = 10_000
-
-	// tombstone is how long the server refuses an owner that was given up. It must exceed the longest
-	// time that a request can be on its way.
-	tombstone = 60 * time.Second
-)
-
 // Options configure a Store. A nil *Options and zero fields mean the defaults.
 type Options struct {
 	// Prefix begins the names of all keys. The default is no prefix, as in redsync, bsm/redislock,
@@ -52,19 +42,7 @@ func (o *Options) withDefaults() (Options, error) {
 		o = new(Options)
 	}
 	opts := *o
-	if opts.Timeout == 0 {
-		opts.Timeout = defaultTimeout
-	}
-	if opts.PoolSize == 0 {
-		opts.PoolSize = defaultPoolSize
-	}
-	switch {
-	case opts.Timeout < 0:
-		return opts, fmt.Errorf("redlock: Options.Timeout must be above 0, got %v", opts.Timeout)
-	case opts.PoolSize < 0 || opts.PoolSize > maxPoolSize:
-		return opts, fmt.Errorf("redlock: Options.PoolSize must be 1 to %d, got %d", maxPoolSize, opts.PoolSize)
-	}
-	return opts, nil
+	return opts, rediskit.CheckOptions("redlock", &opts.Timeout, &opts.PoolSize)
 }
 
 // Store is a driver.Store without tokens and without a queue. Make it with New; methods of the zero Store
@@ -76,7 +54,6 @@ type Store struct {
 	closing  basic.Closing
 	redis    *redisconn.Client // nil in the zero Store
 	prefix   string
-	timeout  time.Duration
 	deleters deleters
 }
 
@@ -95,7 +72,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
-	return &Store{redis: client, prefix: opts.Prefix, timeout: opts.Timeout}, nil
+	return &Store{redis: client, prefix: opts.Prefix}, nil
 }
 
 // String returns a text without the password of the server.
@@ -142,7 +119,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	owner, ttl := r.Owner, r.TTL.Milliseconds()
-	reply, err := s.run(ctx, acquireScript, r.Owner, nil, nil, 2, &k.lock, &k.tombstone, &owner, ttl)
+	reply, err := s.redis.Run(ctx, acquireScript, r.Owner, []any{nil, nil, 2, &k.lock, &k.tombstone, &owner, ttl})
 	if err != nil {
 		return driver.Lease{}, err
 	}
@@ -161,10 +138,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := s.release(ctx, &l); err != nil {
-		return failed("release", l.Key, err)
-	}
-	return nil
+	return failed("release", l.Key, s.release(ctx, &l))
 }
 
 func (s *Store) release(ctx context.Context, l *driver.Lease) error {
@@ -173,43 +147,22 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 		return err
 	}
 	if !l.Unanswered {
-		done, held, err := s.deleteIfEqual(ctx, k.lock, l.Owner)
-		if done {
-			return released(held, err)
+		if done, err := s.deleteIfEqual(ctx, k.lock, l.Owner); done {
+			return err
 		}
 	}
-	reply, err := s.run(ctx, releaseScript, l.Owner, releaseArgs(l, k)...)
+	reply, err := s.redis.Run(ctx, releaseScript, l.Owner, releaseArgs(l, k))
 	if err != nil {
 		return err
 	}
-	return parseReleased(reply.Value)
+	return rediskit.ParseDone(reply.Value)
 }
 
 // releaseArgs returns the arguments of the release script. The first two are nil, because the client
 // sets them.
 func releaseArgs(l *driver.Lease, k keys) []any {
-	owner, refuse := l.Owner, time.Duration(0)
-	if l.Unanswered {
-		refuse = tombstone
-	}
-	return []any{nil, nil, 2, &k.lock, &k.tombstone, &owner, refuse.Milliseconds()}
-}
-
-// parseReleased returns the error that a reply of the release script means.
-func parseReleased(reply any) error {
-	code, ok := reply.(int64)
-	if !ok || code != 0 && code != 1 {
-		return rediskit.UnexpectedReply(reply)
-	}
-	return released(code == 1, nil)
-}
-
-// released returns the error of a release.
-func released(held bool, err error) error {
-	if err == nil && !held {
-		return driver.ErrNotHeld
-	}
-	return err
+	owner := l.Owner
+	return []any{nil, nil, 2, &k.lock, &k.tombstone, &owner, rediskit.Refuse(l).Milliseconds()}
 }
 
 // Import implements [driver.Store]. Any store with the same servers and [Options.Prefix] can take

@@ -168,7 +168,7 @@ func TestInputIsCheckedBeforeAnyIO(t *testing.T) {
 	defer func() { _ = ring.Close() }()
 	_, err := New(ring, nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	for _, o := range []Options{{Timeout: -1}, {PoolSize: -1}, {PoolSize: maxPoolSize + 1}} {
+	for _, o := range []Options{{Timeout: -1}, {PoolSize: -1}, {PoolSize: 10_001}} {
 		_, err := New(rdb, &o)
 		require.ErrorContains(t, err, "redlock: Options.")
 	}

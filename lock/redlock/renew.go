@@ -66,7 +66,7 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 		it.Alone = true
 		return s.load(l, it)
 	}}
-	parse := func(_ []item, reply any) (left []any, err error) { return nil, parseReleased(reply) }
+	parse := func(_ []item, reply any) (left []any, err error) { return nil, rediskit.ParseDone(reply) }
 	rediskit.ReleaseAll(ctx, p, rediskit.Releases[keys]{Parse: parse, Release: s.Release}, batch, out)
 	return nil
 }

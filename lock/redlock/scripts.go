@@ -3,16 +3,13 @@
 package redlock
 
 import (
-	"context"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
@@ -33,14 +30,7 @@ var (
 )
 
 func newScript(name string) *redisnode.Script {
-	source, err := luascript.Assemble(name, func(name string) (string, error) {
-		text, err := fs.ReadFile(luaFiles, "lua/"+name+".lua")
-		return string(text), err
-	})
-	if err != nil {
-		panic(fmt.Sprint("redlock: ", err))
-	}
-	return redisnode.NewScript(source)
+	return redisnode.NewScript(rediskit.Source(luaFiles, name))
 }
 
 // newRenewScript returns the script that renews leases.
@@ -48,22 +38,6 @@ func newRenewScript() *redisnode.Script {
 	sc := newScript("renew")
 	sc.Literal = newScript("single_renew")
 	return sc
-}
-
-// run runs a script on the node of its keys, within Options.Timeout. The first two elements of args
-// are nil, because the client sets them.
-func (s *Store) run(ctx context.Context, sc *redisnode.Script, owner string, args ...any) (redisconn.Reply, error) {
-	return s.redis.Run(ctx, sc, owner, args)
-}
-
-func (s *Store) usable(ctx context.Context) error {
-	switch {
-	case ctx == nil:
-		return rediskit.ErrNilContext
-	case s.redis == nil:
-		return rediskit.ErrZeroStore
-	}
-	return nil
 }
 
 // keys are the keys of a lock and an owner.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
@@ -41,7 +42,7 @@ type Client struct {
 
 	oneByOne atomic.Bool // see OneByOne
 
-	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, ReportEvents and Reason
+	*redisnode.Calls // End, Go, Wait, Cancel, Context, ReportEvents and Reason
 }
 
 // noteAnswer notes an answer that does not refuse the login.
@@ -53,18 +54,16 @@ func (c *Client) noteAnswer() {
 
 var noRefusal string
 
-var errNilClient = errors.New("rdb is nil")
-
 // New returns a client for the server of a *redis.Client, or for the cluster of a
 // *redis.ClusterClient. It makes clients of its own from the options of rdb, and does not
 // use rdb otherwise. It sends nothing.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
+	if basic.IsNil(rdb) {
+		return nil, errors.New("rdb is nil")
+	}
 	c := &Client{timeout: o.Timeout, Calls: redisnode.NewCalls()}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		if rdb == nil {
-			return nil, errNilClient
-		}
 		derived := redisnode.Derive(rdb.Options())
 		n, err := redisnode.New(c.Calls, 0, *derived, o)
 		if err != nil {
@@ -76,18 +75,21 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		}
 		c.secrets, c.tls = secrets{derived.Password, derived.Username}, derived.TLSConfig != nil
 	case *redis.ClusterClient:
-		if rdb == nil {
-			return nil, errNilClient
-		}
 		c.cluster = newCluster(rdb.Options(), o, c.Calls)
 		c.addresses = slices.Clone(c.cluster.seeds)
 		c.secrets, c.tls = secrets{rdb.Options().Password, rdb.Options().Username}, rdb.Options().TLSConfig != nil
-	case nil:
-		return nil, errNilClient
 	default:
 		return nil, fmt.Errorf("rdb has type %T, need *redis.Client or *redis.ClusterClient: %w", rdb, errors.ErrUnsupported)
 	}
 	return c, nil
+}
+
+// Begin is that of Calls. For a nil Client it returns ErrZeroStore.
+func (c *Client) Begin(ctx context.Context) error {
+	if c == nil {
+		return ErrZeroStore
+	}
+	return c.Calls.Begin(ctx)
 }
 
 // Close closes all connections. Call Cancel first.
@@ -112,9 +114,12 @@ func (c *Client) Addresses() []string {
 	return c.addresses
 }
 
-// Serving returns the node that serves a slot, or nil if none is known.
+// Serving returns the node that serves a slot, or nil if none is known. A nil Client knows none.
 func (c *Client) Serving(slot uint16) *Node {
-	if c.cluster != nil {
+	switch {
+	case c == nil:
+		return nil
+	case c.cluster != nil:
 		return c.cluster.slots.Load()[slot]
 	}
 	return c.node
@@ -146,9 +151,6 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // driver.Verdict, and their texts do not contain secret. After a reply, nothing refers to args or to what they point
 // to. After an error, go-redis may still be writing them.
 func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, args []any) (Reply, error) {
-	if c == nil {
-		return Reply{}, ErrZeroStore
-	}
 	if err := c.Begin(ctx); err != nil {
 		return Reply{}, err
 	}
