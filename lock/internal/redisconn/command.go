@@ -115,13 +115,7 @@ func (c *Client) OwnersAt(ctx context.Context, n *Node) (owners uint64, err erro
 	if err != nil {
 		return 0, c.Explain(ctx, err)
 	}
-	var addrs [SlotCount]string
-	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {
-		for slot := r.Start; slot <= r.End; slot++ {
-			addrs[slot] = addr
-		}
-	})
-	return hashOwners(&addrs), nil
+	return hashOwners(ownersOf(slots, source)), nil
 }
 
 // hashOwners returns a hash of the addresses of the masters of all slots.

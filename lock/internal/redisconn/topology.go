@@ -160,15 +160,18 @@ func (c *cluster) readSlotsFrom(ctx context.Context, n *Node) (slots []redis.Clu
 // ones. It rejects slots without any known master, because otherwise the cluster would
 // forget all nodes. source is the address of the node, or empty.
 func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
-	masters := new(slotTable)
-	serving := make(map[*Node]bool)
-	eachMaster(slots, source, func(r redis.ClusterSlot, addr string) {
-		n := c.node(addr, false)
-		serving[n] = true
-		for slot := r.Start; slot <= r.End; slot++ {
-			masters[slot] = n
+	masters, serving := new(slotTable), make(map[*Node]bool)
+	owners := ownersOf(slots, source)
+	for slot, addr := range owners {
+		switch {
+		case addr == "":
+		case slot > 0 && addr == owners[slot-1]:
+			masters[slot] = masters[slot-1]
+		default:
+			masters[slot] = c.node(addr, false)
+			serving[masters[slot]] = true
 		}
-	})
+	}
 	if len(serving) == 0 {
 		return errors.New("no slot of the cluster has a known master")
 	}
@@ -189,17 +192,20 @@ func (c *cluster) applySlots(slots []redis.ClusterSlot, source string) error {
 	return nil
 }
 
-// eachMaster calls f with each range of slots that has a known master, and the address of
-// that. source is the node that has returned the slots.
-func eachMaster(slots []redis.ClusterSlot, source string, f func(r redis.ClusterSlot, addr string)) {
+// ownersOf returns the address of the master of each slot, "" if it is not known. source is the node that has returned the slots.
+func ownersOf(slots []redis.ClusterSlot, source string) *[SlotCount]string {
+	owners := new([SlotCount]string)
 	for _, r := range slots {
 		if len(r.Nodes) == 0 || r.Start < 0 || r.End >= SlotCount {
 			continue
 		}
 		if addr, ok := resolveAddr(source, r.Nodes[0].Addr); ok { // the first node is the master
-			f(r, addr)
+			for slot := r.Start; slot <= r.End; slot++ {
+				owners[slot] = addr
+			}
 		}
 	}
+	return owners
 }
 
 // retire records which nodes serve slots. It closes nodes that have not served any for

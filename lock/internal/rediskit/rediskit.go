@@ -1,19 +1,23 @@
 // Package rediskit is shared by the stores on Redis: packages redisstore, redlock and redisson. It
-// renews and releases their leases in batches, reports the events of their
+// renews and releases their leases in batches, checks their options, assembles their scripts, reports the events of their
 // connections, and shuts them down.
 package rediskit
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/luascript"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Errors of calls that cannot be sent.
@@ -84,4 +88,72 @@ func Source(files embed.FS, name string) string {
 		panic(err)
 	}
 	return source
+}
+
+// ReportEvents is the ReportEvents of a store whose client is c, which may be nil. Node.ID, which is 0 for a single server, must
+// be the lane of the leases on a node.
+func ReportEvents(c *redisconn.Client, report func(renewal.Event)) {
+	if c != nil && report != nil {
+		c.ReportEvents(report)
+	}
+}
+
+// NoMessages returns the function Unconfirmed of the subscriptions of a store, which reports an event once.
+func NoMessages(c *redisconn.Client) func(error) {
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() {
+			c.Report(renewal.Event{Kind: renewal.EventNoMessages, Lane: renewal.AllLanes, Detail: c.Explain(context.Background(), err).Error()})
+		})
+	}
+}
+
+const closeTimeout = time.Second
+
+var errStillRunning = fmt.Errorf("a function of the redis.Options is still running after %v", closeTimeout)
+
+// Close calls the Shutdown of a store with a ctx that ends after one second.
+func Close(shutdown func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout, errStillRunning)
+	defer cancel()
+	return shutdown(ctx)
+}
+
+// Shutdown is the Shutdown of a store: it ends all calls of its client, and calls end on another
+// goroutine, once. If ctx ends first, Shutdown returns the cause of ctx, and the goroutine ends when end
+// returns. client is nil for a zero store. Errors begin with the name of the store.
+func Shutdown(ctx context.Context, store string, client *redisconn.Client, closing *basic.Closing, end func() error) error {
+	failed := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: close: %w", store, err)
+	}
+	switch {
+	case ctx == nil:
+		return failed(ErrNilContext)
+	case client == nil:
+		return failed(ErrZeroStore)
+	}
+	return closing.Do(ctx, func() error {
+		client.Cancel()
+		return failed(within(ctx, end))
+	})
+}
+
+// within returns the error of end, or the cause of ctx if that ends first.
+func within(ctx context.Context, end func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended: // both were ready
+		return err
+	default:
+		return context.Cause(ctx)
+	}
 }

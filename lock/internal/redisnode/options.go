@@ -5,7 +5,6 @@ package redisnode
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,24 +61,17 @@ func Derive(user *redis.Options) *redis.Options {
 	o.AutoPipelineOptions = nil
 	o.Limiter = nil
 
-	if o.Dialer == nil {
-		o.Dialer = newDialer(&o)
+	switch {
+	case o.Dialer != nil:
+	case o.TLSConfig != nil: // a TLS dial of go-redis does not end with its ctx
+		o.Dialer = (&tls.Dialer{Config: o.TLSConfig}).DialContext
+	default:
+		o.Dialer = redis.NewDialer(&o)
 	}
 	if o.TLSConfig != nil {
 		o.Dialer = tlsdial.Dialer(o.Dialer)
 	}
 	return &o
-}
-
-type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// newDialer returns the default Dialer of go-redis. For TLS it returns another one, because
-// a TLS dial of go-redis does not end with its ctx.
-func newDialer(o *redis.Options) dialFunc {
-	if o.TLSConfig == nil {
-		return redis.NewDialer(o)
-	}
-	return (&tls.Dialer{Config: o.TLSConfig}).DialContext
 }
 
 // clientOptions returns the options of the client of a lane, or of the client for subscriptions if l is nil. The
