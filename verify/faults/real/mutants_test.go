@@ -45,7 +45,7 @@ func TestMutants(t *testing.T) {
 		},
 		mutant.Tested{
 			Name: "a lease with several keys is not renewed while its slot moves", File: "lock/internal/rediskit/router.go",
-			From: "first.Step == 0 && c.next(first) {", To: "first.Step == 0 && first.hops > 200 && c.next(first) {",
+			From: "first.Step == 0 && c.next(first):", To: "first.Step == 0 && first.hops > 200 && c.next(first):",
 			Args: []string{"-test.run=^TestLocksWhileASlotMoves$"}, Shows: `L0: a slot does not finish its move`,
 		},
 		mutant.Tested{

@@ -9,7 +9,7 @@ var wideMutants = mutant.List{
 		"pollCtx, cancel := context.WithCancel(ctx)", "pollCtx, cancel := context.WithTimeout(ctx, min(w.store.timeout, w.place/pollsPerPlace))",
 	},
 	{
-		"Close ignores its context while connections are made", "lock/internal/rediskit/shutdown.go",
+		"Close ignores its context while connections are made", "lock/internal/rediskit/rediskit.go",
 		"\tcase <-ctx.Done():\n", "\tcase <-context.Background().Done():\n",
 	},
 	{
