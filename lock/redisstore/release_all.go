@@ -14,11 +14,14 @@ import (
 // waiters, or one lock on a cluster. The other locks are released with the script of Release.
 // Many scripts share a round trip. Options.Timeout bounds each 1,000 leases.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	p := &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRelease, Add: s.addRelease}
 	parse := func(items []item, reply any) (left []any, err error) {
-		return parseReleasedAll(items, s.result(ctx, items[0].State.key, reply))
+		if reply = s.result(ctx, items[0].State.key, reply); items[0].Alone {
+			return nil, parseReleased(reply)
+		}
+		return parseLost(reply, len(items))
 	}
-	rediskit.ReleaseAll(ctx, p, rediskit.Releases[leaseState]{Parse: parse, Release: s.Release}, batch, out)
+	p := &rediskit.Plan[leaseState]{Store: "redisstore", Redis: s.redis, Load: s.loadRelease, Add: s.addRelease, Parse: parse, Release: s.Release}
+	rediskit.ReleaseAll(ctx, p, batch, out)
 	return nil
 }
 
@@ -58,12 +61,4 @@ func (s *Store) addRelease(b *redisconn.Batch, items []item) {
 			metadata++
 		}
 	}
-}
-
-// parseReleasedAll reads the reply of the script for items.
-func parseReleasedAll(items []item, reply any) (left []any, err error) {
-	if items[0].Alone {
-		return nil, parseReleased(reply)
-	}
-	return parseLost(reply, len(items))
 }

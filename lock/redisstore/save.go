@@ -1,4 +1,4 @@
-// The state that a holder leaves to the next one.
+// The state that a holder leaves to the next one, and the metadata that it changes.
 
 package redisstore
 
@@ -12,26 +12,28 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
+	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
 // Save implements [driver.Store], in mode Exclusive. The state is in the memory of the server, and like a
 // lock it may be lost in a fail-over to a replica that does not have it yet; see Options.Replicas, which
 // does not confirm it.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
-	return failed("save the state of", l.Key, s.save(ctx, l, number, data, ttl))
+	text := string(data) // a copy, because go-redis may still write it after the call
+	return failed("save the state of", l.Key, s.keep(ctx, &l, "a state", stateEnd, saveScript, number, &text, ttl.Milliseconds()))
 }
 
-func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
+// keep runs a script that writes a key beside an exclusive lock for its holder.
+func (s *Store) keep(ctx context.Context, l *driver.Lease, what, end string, sc *redisnode.Script, args ...any) error {
 	if l.Mode != driver.Exclusive {
-		return fmt.Errorf("a state in mode %v: %w", l.Mode, errors.ErrUnsupported)
+		return fmt.Errorf("%s in mode %v: %w", what, l.Mode, errors.ErrUnsupported)
 	}
-	st, err := s.stateOf(&l)
+	st, err := s.stateOf(l)
 	if err != nil {
 		return err
 	}
-	key, token := st.key+stateEnd, strconv.FormatUint(l.Token, 10)
-	text := string(data) // a copy, because go-redis may still write it after the call
-	reply, err := s.redis.Run(ctx, saveScript, l.Owner, []any{nil, nil, 2, &st.key, &key, &st.value, &token, number, &text, ttl.Milliseconds()})
+	key, token := st.key+end, strconv.FormatUint(l.Token, 10)
+	reply, err := s.redis.Run(ctx, sc, l.Owner, append([]any{nil, nil, 2, &st.key, &key, &st.value, &token}, args...))
 	if err != nil {
 		return err
 	}
@@ -65,4 +67,15 @@ func parseSaved(item any) (*driver.Saved, bool) {
 	_, data, found := strings.Cut(rest, " ")
 	token, ok := parseToken(first)
 	return &driver.Saved{Data: []byte(data), Token: token}, ok && found
+}
+
+// metadataTTL is how long the server keeps metadata of SetMetadata. Nothing extends it, so it
+// outlasts any leadership in practice. The release of the lock deletes them before; after a crash of the
+// leader, the release by the next one does.
+const metadataTTL = 365 * 24 * time.Hour
+
+// SetMetadata implements [driver.Store] in mode Exclusive. The server forgets the
+// metadata after a year, and Inspect then shows those of the Acquire again.
+func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	return failed("set the metadata of", l.Key, s.keep(ctx, &l, "metadata", metadataEnd, metadataScript, &metadata, metadataTTL.Milliseconds()))
 }

@@ -62,12 +62,13 @@ func (s *Store) addRenewal(b *redisconn.Batch, items []item) {
 // whose command is refused, because its slot has moved or the key has another type, needs it too. So
 // a call would take two round trips instead of one.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	p := &rediskit.Plan[keys]{Store: "redlock", Redis: s.redis, Add: addRelease, Load: func(l *driver.Lease, it *item) error {
+	load := func(l *driver.Lease, it *item) error {
 		it.Alone = true
 		return s.load(l, it)
-	}}
+	}
 	parse := func(_ []item, reply any) (left []any, err error) { return nil, rediskit.ParseDone(reply) }
-	rediskit.ReleaseAll(ctx, p, rediskit.Releases[keys]{Parse: parse, Release: s.Release}, batch, out)
+	p := &rediskit.Plan[keys]{Store: "redlock", Redis: s.redis, Load: load, Add: addRelease, Parse: parse, Release: s.Release}
+	rediskit.ReleaseAll(ctx, p, batch, out)
 	return nil
 }
 

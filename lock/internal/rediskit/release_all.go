@@ -16,20 +16,10 @@ const (
 	redirectedAtATime = 8    // redirected leases that are released concurrently
 )
 
-// Releases is how a store releases many leases, beyond its Plan.
-type Releases[S any] struct {
-	// Parse reads the reply to a script for items. It returns the indexes, from 1, of the items that must
-	// be sent again alone, or the error of all.
-	Parse func(items []Item[S], reply any) (left []any, err error)
-
-	// Release releases one lease. It follows redirections.
-	Release func(ctx context.Context, l driver.Lease) error
-}
-
 // ReleaseAll implements [driver.Store].
-func ReleaseAll[S any](ctx context.Context, p *Plan[S], how Releases[S], batch []driver.Lease, out []error) {
+func ReleaseAll[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []error) {
 	clear(out[:len(batch)])
-	r := &releasing[S]{call: newCall(p, true), how: how, out: out}
+	r := &releasing[S]{call: newCall(p, true), out: out}
 	for chunk := range slices.Chunk(batch, releasesAtATime) {
 		r.serve(ctx, chunk, r)
 		r.followAll(ctx, chunk)
@@ -41,7 +31,6 @@ func ReleaseAll[S any](ctx context.Context, p *Plan[S], how Releases[S], batch [
 // releasing is a call of ReleaseAll, and the judge of its answers.
 type releasing[S any] struct {
 	*call[S]
-	how   Releases[S]
 	out   []error
 	moved []int // indexes of leases that were redirected
 }
@@ -55,7 +44,7 @@ func (r *releasing[S]) fail(items []Item[S], err error) {
 
 // answered implements judge.
 func (r *releasing[S]) answered(items []Item[S], reply any, _ error, again []Item[S]) ([]Item[S], error) {
-	left, err := r.how.Parse(items, reply)
+	left, err := r.plan.Parse(items, reply)
 	if err != nil {
 		r.fail(items, err)
 		return again, nil
@@ -82,7 +71,7 @@ func (r *releasing[S]) followAll(ctx context.Context, batch []driver.Lease) {
 		wg.Go(func() {
 			for i := k; i < len(r.moved); i += redirectedAtATime {
 				at := r.moved[i]
-				r.out[at] = r.how.Release(ctx, batch[at])
+				r.out[at] = r.plan.Release(ctx, batch[at])
 			}
 		})
 	}

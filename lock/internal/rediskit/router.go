@@ -63,6 +63,13 @@ type Plan[S any] struct {
 	// Unexplained is set if the scripts do not tell what they have found instead of a lost lease.
 	Unexplained bool
 
+	// Parse reads the reply to a script that releases items. It returns the indexes, from 1, of the items that must
+	// be sent again alone, or the error of all.
+	Parse func(items []Item[S], reply any) (left []any, err error)
+
+	// Release releases one lease, for ReleaseAll. It follows redirections.
+	Release func(ctx context.Context, l driver.Lease) error
+
 	// Confirm asks the replicas of each node, unless it is nil.
 	Confirm Confirmer[S]
 }
