@@ -61,7 +61,7 @@ func TestOneSubscriptionForAllWaiters(t *testing.T) {
 	srv := testredis.Start(t)
 	rdb := srv.Client(t)
 	s := patient(t, rdb)
-	s.subscription = pubsub.New(s.redis.Subscribe, signals{}, pubsub.Options{Prefix: s.prefix, IdleTimeout: pubsub.PingInterval})
+	s.subscription = pubsub.New(func(ctx context.Context) (*redis.PubSub, func() bool) { return s.redis.Subscribe(ctx, nil) }, signals{}, pubsub.Options{Prefix: s.prefix, IdleTimeout: pubsub.PingInterval})
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls []<-chan waited
 	for i := range 40 {
