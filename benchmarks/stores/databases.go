@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -92,7 +93,7 @@ func startMySQLWith(ctx context.Context, mysql bool) (*server, error) {
 
 // orMissing makes the error of a server that is not installed match errMissing.
 func orMissing(err error) error {
-	if errors.As(err, new(*testsql.MissingError)) {
+	if errors.As(err, new(*testprocess.MissingError)) {
 		return errors.Join(errMissing, err)
 	}
 	return err
@@ -170,11 +171,8 @@ func startEtcd(ctx context.Context) (*server, error) {
 
 func startZooKeeper(context.Context) (*server, error) {
 	members, err := testzk.Launch(1, "zookeeper.forceSync=yes")
-	if errors.Is(err, testzk.ErrMissing) {
-		return nil, errors.Join(errMissing, err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, orMissing(err)
 	}
 	return &server{
 		version: "ZooKeeper",

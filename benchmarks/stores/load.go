@@ -76,7 +76,7 @@ func (l load) figures(ctx context.Context, s *server) (bench.Values, error) {
 			return nil, err
 		}
 		defer link.Close()
-		link.DelayAnswers(l.roundTrip)
+		link.Delay(l.roundTrip)
 		addr, packets = link.Addr(), link.Packets
 	}
 	start := hold

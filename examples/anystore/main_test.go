@@ -9,15 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/faulttest"
 )
 
-var postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
+var postgres = testprocess.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &postgres)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testprocess.Around(m, &postgres)) }
 
 // TestTheSameWorkOnTwoStores changes nothing but the URL.
 func TestTheSameWorkOnTwoStores(t *testing.T) {

@@ -23,3 +23,6 @@ func As(_, _ int) *syscall.SysProcAttr { return nil }
 
 // AwaitStop returns an error.
 func AwaitStop(int) error { return errors.ErrUnsupported }
+
+// ReservePort does nothing on this platform.
+func ReservePort(int) (release func()) { return func() {} }

@@ -16,12 +16,13 @@ type Proxy struct {
 	listener net.Listener
 	work     sync.WaitGroup
 	packets  atomic.Int64 // from clients
+	accepted atomic.Int64 // connections so far
 
-	mu      sync.Mutex // guards all below
-	conns   map[net.Conn]struct{}
-	flow    chan struct{} // closed while bytes to the server may pass
-	answers chan struct{} // closed while bytes to clients may pass
-	delay   time.Duration // of bytes to clients
+	mu      sync.Mutex        // guards all below
+	conns   map[net.Conn]bool // true: what arrives is dropped
+	flow    chan struct{}     // closed while bytes to the server may pass
+	answers chan struct{}     // closed while bytes to clients may pass
+	delay   time.Duration     // of bytes to clients
 	closed  bool
 }
 
@@ -33,7 +34,7 @@ func newAt(address, network, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{network: network, target: target, listener: l, conns: map[net.Conn]struct{}{}, flow: make(chan struct{}), answers: make(chan struct{})}
+	p := &Proxy{network: network, target: target, listener: l, conns: map[net.Conn]bool{}, flow: make(chan struct{}), answers: make(chan struct{})}
 	p.Unblock()
 	p.work.Go(p.accept)
 	return p, nil
@@ -44,6 +45,9 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Packets returns how often clients have sent something to the server. What comes together counts once, up to 32 kB.
 func (p *Proxy) Packets() int64 { return p.packets.Load() }
+
+// Accepted returns the number of connections so far.
+func (p *Proxy) Accepted() int { return int(p.accepted.Load()) }
 
 // Block stops all bytes in both directions, without closing a connection, until Unblock.
 func (p *Proxy) Block() {
@@ -59,9 +63,9 @@ func (p *Proxy) BlockAnswers() {
 	p.answers = make(chan struct{})
 }
 
-// DelayAnswers makes bytes to clients arrive later, as those of a longer way do. Bytes on their way do not delay
+// Delay makes bytes to clients arrive later, as those of a longer way do. Bytes on their way do not delay
 // others.
-func (p *Proxy) DelayAnswers(d time.Duration) {
+func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
@@ -77,6 +81,28 @@ func (p *Proxy) Unblock() {
 		default:
 			close(c)
 		}
+	}
+}
+
+// Blackhole drops all further bytes on the connections that there are, like a firewall that has lost its state. They stay
+// open. New ones work.
+func (p *Proxy) Blackhole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		p.conns[c] = true
+	}
+}
+
+// Reset resets all connections. New ones work.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
 	}
 }
 
@@ -111,8 +137,9 @@ func (p *Proxy) accept() {
 			_ = client.Close()
 			continue
 		}
+		p.accepted.Add(1)
 		p.mu.Lock()
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.conns[client], p.conns[server] = false, false
 		closed := p.closed
 		p.mu.Unlock()
 		if closed {
@@ -137,10 +164,10 @@ func (p *Proxy) copy(to, from net.Conn, flow *chan struct{}) {
 	for c := range chunks {
 		time.Sleep(time.Until(c.due))
 		p.mu.Lock()
-		open := *flow
+		open, dropped := *flow, p.conns[from]
 		p.mu.Unlock()
 		<-open
-		if failed {
+		if failed || dropped {
 			continue
 		}
 		if _, err := to.Write(c.bytes); err != nil {

@@ -1,29 +1,31 @@
-// A hook that counts commands.
+// Hooks of clients: the type hook, and one that counts commands.
 
 package testredis
 
 import (
 	"context"
-	"net"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Counter is a hook that counts the commands of clients by their second word, which names a script.
+// Counter counts the commands of clients by their second word, which names a script.
 type Counter struct {
 	mu       sync.Mutex // guards all below
 	counts   map[string]int
 	returned map[string]int
 }
 
-// Attach adds the hook to a client.
+// Attach begins to count the commands of a client.
 func (c *Counter) Attach(rdb *redis.Client) error {
-	rdb.AddHook(c)
+	rdb.AddHook(hook{
+		before: func(cmds []redis.Cmder) { c.see(&c.counts, cmds) },
+		after:  func(cmds []redis.Cmder) { c.see(&c.returned, cmds) },
+	})
 	return nil
 }
 
-// Count returns how often the hook has seen commands with that second word.
+// Count returns how often it has seen commands with that second word.
 func (c *Counter) Count(word string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +39,7 @@ func (c *Counter) Returned(word string) int {
 	return c.returned[word]
 }
 
-func (c *Counter) see(counts *map[string]int, cmds ...redis.Cmder) {
+func (c *Counter) see(counts *map[string]int, cmds []redis.Cmder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if *counts == nil {
@@ -55,25 +57,26 @@ func (c *Counter) see(counts *map[string]int, cmds ...redis.Cmder) {
 	}
 }
 
+// hook is a redis.Hook that sees commands before and after they are sent.
+type hook struct{ before, after func(cmds []redis.Cmder) }
+
 // DialHook implements redis.Hook.
-func (*Counter) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (c *Counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.see(&c.counts, cmd)
-		defer c.see(&c.returned, cmd)
+		h.before([]redis.Cmder{cmd})
+		defer h.after([]redis.Cmder{cmd})
 		return next(ctx, cmd)
 	}
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (c *Counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.see(&c.counts, cmds...)
-		defer c.see(&c.returned, cmds...)
+		h.before(cmds)
+		defer h.after(cmds)
 		return next(ctx, cmds)
 	}
 }

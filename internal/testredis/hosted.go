@@ -3,9 +3,7 @@
 package testredis
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"regexp"
 	"strings"
 	"sync"
@@ -31,7 +29,12 @@ var Forgotten = strings.Repeat("0", 40)
 
 // Attach adds the hook to a client.
 func (h *Hosted) Attach(rdb *redis.Client) error {
-	rdb.AddHook(h)
+	edit := func(cmds []redis.Cmder) {
+		for _, cmd := range cmds {
+			h.edit(cmd)
+		}
+	}
+	rdb.AddHook(hook{before: edit, after: func([]redis.Cmder) {}})
 	return nil
 }
 
@@ -129,27 +132,4 @@ func hasKeys(name, keys string, whole bool) bool {
 		return keys != "" && whole
 	}
 	return keys != ""
-}
-
-// DialHook implements redis.Hook.
-func (*Hosted) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook implements redis.Hook.
-func (h *Hosted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.edit(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (h *Hosted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			h.edit(cmd)
-		}
-		return next(ctx, cmds)
-	}
 }

@@ -39,7 +39,7 @@ type Server struct {
 	args []string
 
 	mu      sync.Mutex // guards all below
-	process *process
+	process *testprocess.Process
 	release func() // of the port, after Kill; nil: it is not reserved
 }
 
@@ -102,12 +102,12 @@ func (s *Server) start() error {
 	if err != nil {
 		return errors.New("testredis: redis-server is not in PATH (make setup installs it)")
 	}
-	p, err := run(path, s.commandLine())
+	p, err := testprocess.Start(exec.Command(path, s.commandLine()...))
 	if err != nil {
 		return fmt.Errorf("testredis: %w", err)
 	}
 	if err := s.awaitReady(p); err != nil {
-		p.kill()
+		p.Kill()
 		return err
 	}
 	s.mu.Lock()
@@ -131,32 +131,30 @@ func (s *Server) commandLine() []string {
 
 // awaitReady waits until the server answers. It checks that this server, and not another
 // process that has taken the port, gives the answer.
-func (s *Server) awaitReady(p *process) error {
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(pollInterval) {
-		switch {
-		case p.hasExited():
-			if strings.Contains(p.log(), "Address already in use") {
-				return errPortTaken
-			}
-			return fmt.Errorf("testredis: redis-server has exited:\n%s", p.log())
-		case s.answers() && s.is(p):
-			return nil
+func (s *Server) awaitReady(p *testprocess.Process) error {
+	err := p.Await(func() error {
+		if !s.answers() || !s.is(p) {
+			return errors.New("no answer")
 		}
+		return nil
+	})
+	if err != nil && strings.Contains(p.Output(), "Address already in use") {
+		return errPortTaken
 	}
-	return fmt.Errorf("testredis: redis-server did not answer within %v:\n%s", timeout, p.log())
+	return err
 }
 
 // is reports whether the server that answers is the process. INFO names the process. If INFO
 // needs a password, the log shows that the server is ready, but not every server logs that. In that
 // case the process is the one if it still runs after a second: without its port it
 // would have exited.
-func (s *Server) is(p *process) bool {
+func (s *Server) is(p *testprocess.Process) bool {
 	info := s.ask("INFO server\r\n", func(got string) bool { return processID.MatchString(got) || strings.HasPrefix(got, "-") })
 	if id := processID.FindStringSubmatch(info); id != nil {
-		return id[1] == strconv.Itoa(p.cmd.Process.Pid)
+		return id[1] == strconv.Itoa(p.Cmd.Process.Pid)
 	}
-	logged := strings.Contains(p.log(), "Ready to accept connections") || strings.Contains(p.log(), "Sentinel ID is")
-	return logged || info != "" && time.Since(p.began) > time.Second
+	logged := strings.Contains(p.Output(), "Ready to accept connections") || strings.Contains(p.Output(), "Sentinel ID is")
+	return logged || info != "" && time.Since(p.Began) > time.Second
 }
 
 var processID = regexp.MustCompile(`process_id:(\d+)\r\n`)
@@ -208,7 +206,7 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 // Stop makes the server hang until Cont: its connections stay open, but it answers nothing.
 // Stop returns when the server hangs.
 func (s *Server) Stop() error {
-	if err := s.current().cmd.Process.Signal(testprocess.Stop); err != nil {
+	if err := s.current().Cmd.Process.Signal(testprocess.Stop); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(timeout); s.answers(); time.Sleep(pollInterval) {
@@ -220,12 +218,12 @@ func (s *Server) Stop() error {
 }
 
 // Cont continues the server after Stop.
-func (s *Server) Cont() error { return s.current().cmd.Process.Signal(testprocess.Continue) }
+func (s *Server) Cont() error { return s.current().Cmd.Process.Signal(testprocess.Continue) }
 
 // Kill ends the server at once, like a crash. It returns after the process has exited. On Unix nobody
 // else gets the port until Restart or Close.
 func (s *Server) Kill() {
-	s.current().kill()
+	s.current().Kill()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.release == nil {
@@ -265,8 +263,33 @@ func (s *Server) Close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-func (s *Server) current() *process {
+func (s *Server) current() *testprocess.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process
+}
+
+// Shared is one server for all tests of a package, which use different keys. It starts with
+// the first call of Server and ends after the last test:
+//
+//	var shared testredis.Shared
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+type Shared struct {
+	Args []string // of redis-server
+
+	one testprocess.Shared[*Server]
+}
+
+// Server returns the server, or fails the test.
+func (s *Shared) Server(t testing.TB) *Server {
+	t.Helper()
+	server, err := s.one.TryWith(func() (*Server, error) { return Launch(s.Args...) })
+	testprocess.Check(t, err)
+	return server
+}
+
+// Around returns a runner that runs m and then closes the server.
+func (s *Shared) Around(m testprocess.Runner) testprocess.Runner {
+	return testprocess.Around(m, &s.one)
 }

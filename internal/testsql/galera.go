@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
@@ -45,7 +46,7 @@ func LaunchGalera(n int) (nodes []*MariaDB, err error) {
 			}
 		}
 		if provider == "" {
-			return nodes, &MissingError{"Galera", "libgalera_smm.so"}
+			return nodes, &testprocess.MissingError{Server: "Galera", Program: "libgalera_smm.so"}
 		}
 		m.args = append(m.arguments(),
 			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider="+provider,

@@ -3,12 +3,8 @@
 package testsql
 
 import (
-	"database/sql"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"time"
 
 	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
@@ -18,7 +14,7 @@ type MariaDB struct {
 	path, dir string
 	mysql     bool // it is a MySQL server
 	args      []string
-	process   *process
+	process   *testprocess.Process
 }
 
 // LaunchMariaDB starts a server. Further arguments are settings, such as
@@ -35,7 +31,7 @@ func LaunchMySQL(mysql bool, settings ...string) (*MariaDB, error) {
 	case !mysql:
 		path = ""
 	case path == "":
-		return nil, &MissingError{"MySQL", "mysqld"}
+		return nil, &testprocess.MissingError{Server: "MySQL", Program: "mysqld"}
 	}
 	return launch(path, settings)
 }
@@ -93,12 +89,7 @@ func (m *MariaDB) installMariaDB() (err error) {
 
 // install makes the folder with the data.
 func (m *MariaDB) install(program string, args ...string) error {
-	command := exec.Command(program, append([]string{"--no-defaults", "--datadir=" + m.data()}, args...)...)
-	command.Dir, command.SysProcAttr = m.dir, attributes()
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("testsql: %s: %w\n%s", program, err, out)
-	}
-	return nil
+	return makeData(m.dir, program, append([]string{"--no-defaults", "--datadir=" + m.data()}, args...)...)
 }
 
 // IsMySQL reports whether the server is one of MySQL.
@@ -112,20 +103,7 @@ func (m *MariaDB) Start() (err error) {
 	if m.process, err = start(m.path, m.args...); err != nil {
 		return err
 	}
-	db, err := sql.Open("mysql", "root@unix("+m.socket()+")/")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if _, err = db.Exec("CREATE DATABASE IF NOT EXISTS test"); err == nil {
-			return nil
-		}
-		if m.process.hasExited() {
-			break
-		}
-	}
-	return fmt.Errorf("testsql: %s does not answer: %w\n%s", m.path, err, m.process.output.String())
+	return awaitSQL(m.process, "mysql", "root@unix("+m.socket()+")/", "CREATE DATABASE IF NOT EXISTS test")
 }
 
 // DSN returns the name of the database for the driver. Further arguments are parameters, such as
@@ -149,16 +127,15 @@ func mariaDSN(addr string, params []string) string {
 }
 
 // Kill ends the server at once, as a crash does. Start recovers it.
-func (m *MariaDB) Kill() {
-	m.process.signal(os.Kill)
-	<-m.process.exited
-}
+func (m *MariaDB) Kill() { m.process.Kill() }
 
 // Pause stops the server, and Continue continues it.
-func (m *MariaDB) Pause() { m.process.signal(testprocess.Stop) }
+func (m *MariaDB) Pause() { m.signal(testprocess.Stop) }
 
 // Continue continues the server after Pause.
-func (m *MariaDB) Continue() { m.process.signal(testprocess.Continue) }
+func (m *MariaDB) Continue() { m.signal(testprocess.Continue) }
+
+func (m *MariaDB) signal(s os.Signal) { _ = m.process.Cmd.Process.Signal(s) }
 
 // Close ends the server and removes its folder.
 func (m *MariaDB) Close() {

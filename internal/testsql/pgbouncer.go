@@ -3,21 +3,21 @@
 package testsql
 
 import (
-	"database/sql"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 // Bouncer is a PgBouncer in transaction mode before a PostgreSQL server.
 type Bouncer struct {
 	dir     string
 	port    int
-	process *process
+	process *testprocess.Process
 }
 
 // LaunchBouncer starts a PgBouncer. Further arguments are settings, such as "pool_mode = statement".
@@ -56,18 +56,11 @@ ignore_startup_parameters = extra_float_digits
 	if b.process, err = start(path, ini); err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("pgx", b.DSN("default_query_exec_mode=exec"))
-	if err != nil {
+	if err = awaitSQL(b.process, "pgx", b.DSN("default_query_exec_mode=exec"), "SELECT 1"); err != nil {
+		b.Close()
 		return nil, err
 	}
-	defer func() { _ = db.Close() }()
-	for end := time.Now().Add(startTime); time.Now().Before(end) && !b.process.hasExited(); time.Sleep(20 * time.Millisecond) {
-		if err = db.Ping(); err == nil {
-			return b, nil
-		}
-	}
-	b.Close()
-	return nil, fmt.Errorf("testsql: pgbouncer does not answer: %w\n%s", err, b.process.output.String())
+	return b, nil
 }
 
 // DSN returns the URL of the database by way of the PgBouncer.
@@ -77,7 +70,6 @@ func (b *Bouncer) DSN(params ...string) string {
 
 // Close ends the PgBouncer and removes its folder.
 func (b *Bouncer) Close() {
-	_ = b.process.cmd.Process.Kill()
-	<-b.process.exited
+	b.process.Kill()
 	_ = os.RemoveAll(b.dir)
 }

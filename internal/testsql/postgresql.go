@@ -3,7 +3,6 @@
 package testsql
 
 import (
-	"database/sql"
 	"fmt"
 	"net"
 	"os"
@@ -16,15 +15,15 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
-// startTime is how long a server may take to start on a busy machine.
-const startTime = 60 * time.Second
+// endTime is how long the processes of sessions may take to end on a busy machine.
+const endTime = 60 * time.Second
 
 // Postgres is a PostgreSQL server with an empty database.
 type Postgres struct {
 	path, dir string
 	port      int
 	settings  []string
-	process   *process
+	process   *testprocess.Process
 }
 
 // LaunchPostgres starts a server. Further arguments are settings, such as "fsync=on".
@@ -41,13 +40,11 @@ func LaunchPostgres(settings ...string) (*Postgres, error) {
 	if p.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	initdb := exec.Command(filepath.Join(filepath.Dir(path), "initdb"), "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-	initdb.Dir, initdb.SysProcAttr = "/", attributes()
-	if out, err := initdb.CombinedOutput(); err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("testsql: initdb: %w\n%s", err, out)
+	err = makeData("/", filepath.Join(filepath.Dir(path), "initdb"), "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	if err == nil {
+		err = p.Start()
 	}
-	if err := p.Start(); err != nil {
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -104,20 +101,7 @@ func (p *Postgres) Start() (err error) {
 	if p.process, err = start(p.path, args...); err != nil {
 		return err
 	}
-	db, err := sql.Open("pgx", p.DSN())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = db.Ping(); err == nil {
-			return nil
-		}
-		if p.process.hasExited() {
-			break
-		}
-	}
-	return fmt.Errorf("testsql: postgres does not answer: %w\n%s", err, p.process.output.String())
+	return awaitSQL(p.process, "pgx", p.DSN(), "SELECT 1")
 }
 
 // Addr returns the TCP address of the server.
@@ -142,15 +126,30 @@ func postgresDSN(addr string, params []string) string {
 func (p *Postgres) Kill() {
 	// The processes of sessions have sessions of their own, so the group is not enough: without
 	// the postmaster they end by themselves.
-	p.process.signal(os.Kill)
-	<-p.process.exited
+	p.process.Kill()
 	pid := filepath.Join(p.data(), "postmaster.pid")
-	for end := time.Now().Add(startTime); time.Now().Before(end) && len(p.sessions()) > 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(endTime); time.Now().Before(end) && len(p.sessions()) > 0; time.Sleep(10 * time.Millisecond) {
 		for _, s := range p.sessions() {
 			signalTo(s, os.Kill)
 		}
 	}
 	_ = os.Remove(pid)
+}
+
+// sessions returns the children of the postmaster, also after its end. Their working directory
+// is the data folder. Only Linux tells that; elsewhere sessions end soon after their postmaster.
+func (p *Postgres) sessions() []int {
+	var pids []int
+	data := p.data()
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && target == data {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil && pid != p.process.Cmd.Process.Pid {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // Pause stops all processes of the server, and Continue continues them.
@@ -160,7 +159,7 @@ func (p *Postgres) Pause() { p.signalAll(testprocess.Stop) }
 func (p *Postgres) Continue() { p.signalAll(testprocess.Continue) }
 
 func (p *Postgres) signalAll(s os.Signal) {
-	p.process.signal(s)
+	_ = p.process.Cmd.Process.Signal(s)
 	for _, pid := range p.sessions() {
 		signalTo(pid, s)
 	}

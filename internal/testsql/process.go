@@ -4,53 +4,47 @@
 package testsql
 
 import (
-	"bytes"
+	"database/sql"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 
 	"github.com/leasewheel/leasewheel/internal/testprocess"
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
-// process is a running program with its output.
-type process struct {
-	cmd    *exec.Cmd
-	output lockedBuffer
-	exited chan struct{} // closed after the program has exited
-}
-
 // start starts a program as the user of servers.
-func start(path string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...), exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.Dir = "/"
-	p.cmd.SysProcAttr = attributes()
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		_ = p.cmd.Wait() // the error of a killed program is expected
-		close(p.exited)
-	}()
-	return p, nil
+func start(path string, args ...string) (*testprocess.Process, error) {
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.SysProcAttr = "/", attributes()
+	return testprocess.Start(cmd)
 }
 
-// signal sends a signal to the program.
-func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
-
-func (p *process) hasExited() bool {
-	select {
-	case <-p.exited:
-		return true
-	default:
-		return false
+// makeData runs a program as the user of servers that makes the data of a server.
+func makeData(dir, path string, args ...string) error {
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.SysProcAttr = dir, attributes()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("testsql: %s: %w\n%s", path, err, out)
 	}
+	return nil
+}
+
+// awaitSQL waits until a server executes a statement.
+func awaitSQL(p *testprocess.Process, driver, dsn, statement string) error {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return p.Await(func() error {
+		_, err := db.Exec(statement)
+		return err
+	})
 }
 
 // serverUser returns the ids of the user that servers run as if it is another one than the own.
@@ -106,39 +100,28 @@ func find(server, name string, folders ...string) (string, error) {
 			return paths[len(paths)-1], nil
 		}
 	}
-	return "", &MissingError{server, name}
-}
-
-// MissingError says that a program of a server is not installed.
-type MissingError struct{ Server, Program string }
-
-func (e *MissingError) Error() string {
-	return fmt.Sprintf("testsql: %s is not installed; make setup-stores installs it", e.Program)
+	return "", &testprocess.MissingError{Server: server, Program: name}
 }
 
 // freePort returns a TCP port that nobody listens on.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := testproxy.FreePorts(1)
 	if err != nil {
 		return 0, err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return ports[0], nil
 }
 
-// lockedBuffer is a bytes.Buffer for concurrent use.
-type lockedBuffer struct {
-	mu     sync.Mutex // guards buffer
-	buffer bytes.Buffer
+// Proxy is a proxy to a server, with the name of the database by way of it.
+type Proxy struct {
+	*testproxy.Proxy
+	dsn func(addr string, params []string) string
 }
 
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
+func newProxy(network, target string, dsn func(addr string, params []string) string) (*Proxy, error) {
+	p, err := testproxy.New(network, target)
+	return &Proxy{p, dsn}, err
 }
 
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
+// DSN is that of the server, by way of the proxy.
+func (p *Proxy) DSN(params ...string) string { return p.dsn(p.Addr(), params) }

@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,101 +21,80 @@ import (
 )
 
 const (
-	jars      = "/usr/share/java" // of the Debian package libzookeeper-java
-	tick      = 200               // milliseconds
-	startTime = 2 * time.Minute   // on a busy machine
+	jars = "/usr/share/java" // of the Debian package libzookeeper-java
+	tick = 200               // milliseconds
 )
-
-// ErrMissing is the error of Launch without ZooKeeper.
-var ErrMissing = errors.New("ZOOKEEPER IS MISSING: install the packages libzookeeper-java and default-jre-headless")
 
 // Member is one server, in a process of its own.
 type Member struct {
 	Address    string
 	dir        string
 	properties []string
-	process    *exec.Cmd
+	process    *testprocess.Process
 }
 
 // Start starts an ensemble of n servers, and returns when they answer. The test ends them. Without
 // ZooKeeper the test is skipped, or fails if the environment variable CI is set.
 func Start(t testing.TB, n int) []*Member {
 	t.Helper()
-	return startWith(t, n, directly)
+	return startWith(t, n, nil)
 }
 
-var (
-	shareOnce sync.Once
-	shared    []*Member
-	errShared error
-)
+// ensemble is servers that Close ends together.
+type ensemble []*Member
 
-// Shared is Start for one server, which all tests of the process share. TestMain ends it by CloseShared.
+// Close implements testprocess.Server.
+func (e ensemble) Close() { Close(e) }
+
+var shared = testprocess.Shared[ensemble]{Launch: func() (ensemble, error) { return Launch(1) }}
+
+// Shared is Start for one server, which all tests of the process share. Around ends it.
 func Shared(t testing.TB) *Member {
 	t.Helper()
-	shareOnce.Do(func() { shared, errShared = Launch(1) })
-	if IsMissing(errShared) {
-		t.Skipf("NOT TESTED: %v", errShared)
-	}
-	require.NoError(t, errShared)
-	return shared[0]
+	return shared.Get(t)[0]
 }
 
-// CloseShared ends the server of Shared, if there is one.
-func CloseShared() { Close(shared) }
+// Around returns a runner that runs m and then ends the server of Shared.
+func Around(m testprocess.Runner) testprocess.Runner { return testprocess.Around(m, &shared) }
 
-func startWith(t testing.TB, n int, at reach) []*Member {
+func startWith(t testing.TB, n int, links *testproxy.Mesh) []*Member {
 	t.Helper()
-	members, err := launchWith(n, at)
-	if IsMissing(err) {
-		t.Skipf("NOT TESTED: %v", err)
-	}
-	require.NoError(t, err)
+	members, err := launchWith(n, links)
+	testprocess.Check(t, err)
 	t.Cleanup(func() { Close(members) })
 	return members
-}
-
-var warn sync.Once
-
-// IsMissing reports whether err is ErrMissing and the environment variable CI is not set. It prints a
-// warning the first time, because go test shows a skipped test with -v only.
-func IsMissing(err error) bool {
-	if !errors.Is(err, ErrMissing) || os.Getenv("CI") != "" {
-		return false
-	}
-	warn.Do(func() { fmt.Println("WARNING: NOT TESTED ON ZooKeeper, because zookeeper.jar or java is missing") })
-	return true
 }
 
 // Launch starts an ensemble of n servers, and returns when they answer. The caller closes it. Further
 // arguments are properties, such as "zookeeper.forceSync=yes".
 func Launch(n int, properties ...string) ([]*Member, error) {
-	return launchWith(n, directly, properties...)
+	return launchWith(n, nil, properties...)
 }
 
 // peers are the ports of a server for the others.
 type peers struct{ quorum, election int }
 
-// reach returns the addresses at which server i reaches server j, which is another one.
-type reach func(i, j int, at peers) (quorum, election string, err error)
-
-func directly(_, _ int, at peers) (quorum, election string, err error) {
-	return local(at.quorum), local(at.election), nil
-}
-
 func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// peerLines are the lines of the configuration of server i about all servers.
-func peerLines(i int, all []peers, at reach) (string, error) {
+// peerLines are the lines of the configuration of server i about all servers, which it reaches by links, unless they are nil.
+//
+// Of two servers the one with the higher number makes the connection for elections. If the other one
+// tried, it would tell its own address, and get a connection that passes by the links. So it tries in
+// vain, at a port where nobody listens.
+func peerLines(i int, all []peers, links *testproxy.Mesh) (string, error) {
+	const nobody = "127.0.0.1:1"
 	var lines strings.Builder
 	for j, p := range all {
-		by := at
-		if i == j {
-			by = directly
-		}
-		quorum, election, err := by(i, j, p)
-		if err != nil {
-			return "", err
+		quorum, election := local(p.quorum), local(p.election)
+		if links != nil && i != j {
+			var errs [2]error
+			quorum, errs[0] = links.Link(i, j, quorum)
+			if election = nobody; i > j {
+				election, errs[1] = links.Link(i, j, local(p.election))
+			}
+			if err := errors.Join(errs[:]...); err != nil {
+				return "", err
+			}
 		}
 		_, port, _ := strings.Cut(election, ":")
 		fmt.Fprintf(&lines, "server.%d=%s:%s\n", j+1, quorum, port)
@@ -123,11 +102,11 @@ func peerLines(i int, all []peers, at reach) (string, error) {
 	return lines.String(), nil
 }
 
-func launchWith(n int, at reach, properties ...string) (members []*Member, err error) {
+func launchWith(n int, links *testproxy.Mesh, properties ...string) (members []*Member, err error) {
 	_, errJar := os.Stat(filepath.Join(jars, "zookeeper.jar"))
 	_, errJava := exec.LookPath("java")
 	if errJar != nil && os.Getenv("ZOOKEEPER") == "" || errJava != nil {
-		return nil, ErrMissing
+		return nil, &testprocess.MissingError{Server: "ZooKeeper", Program: "zookeeper.jar or java"}
 	}
 	defer func() {
 		if err != nil {
@@ -147,7 +126,7 @@ func launchWith(n int, at reach, properties ...string) (members []*Member, err e
 		m := &Member{Address: local(free[3*i]), properties: properties}
 		servers := ""
 		if n > 1 {
-			if servers, err = peerLines(i, all, at); err != nil {
+			if servers, err = peerLines(i, all, links); err != nil {
 				return members, err
 			}
 		}
@@ -168,20 +147,18 @@ func launchWith(n int, at reach, properties ...string) (members []*Member, err e
 			return members, err
 		}
 	}
-	for end := time.Now().Add(startTime); ; time.Sleep(20 * time.Millisecond) {
-		ready := 0
-		for _, m := range members {
-			if m.Mode() != "" {
-				ready++
+	for _, m := range members {
+		err := m.process.Await(func() error {
+			if m.Mode() == "" {
+				return errors.New("it does not serve")
 			}
-		}
-		switch {
-		case ready == n:
-			return members, nil
-		case time.Now().After(end):
-			return members, fmt.Errorf("%d of %d ZooKeeper servers have started within %v", ready, n, startTime)
+			return nil
+		})
+		if err != nil {
+			return members, err
 		}
 	}
+	return members, nil
 }
 
 // Close kills the servers and removes their files.
@@ -217,26 +194,15 @@ func classPath() string {
 }
 
 // launch starts the process.
-func (m *Member) launch() error {
-	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
+func (m *Member) launch() (err error) {
 	args := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 	// A killed process loses nothing that the kernel has, so tests need no fsync.
 	for _, p := range append([]string{"zookeeper.jmx.log4j.disable=true", "zookeeper.forceSync=no", "zookeeper.extendedTypesEnabled=true"}, m.properties...) {
 		args = append(args, "-D"+p)
 	}
 	args = append(args, "-cp", classPath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(m.dir, "zoo.cfg"))
-	m.process = exec.Command("java", args...)
-	m.process.Stdout, m.process.Stderr = log, log
-	m.process.SysProcAttr = testprocess.Detached()
-	if err := m.process.Start(); err != nil {
-		m.process = nil
-		return err
-	}
-	return nil
+	m.process, err = testprocess.Start(exec.Command("java", args...))
+	return err
 }
 
 // Forget removes the data of a server that has been killed.
@@ -247,16 +213,15 @@ func (m *Member) Forget(t testing.TB) {
 
 // Kill ends the server without warning. It does nothing if the server has ended.
 func (m *Member) Kill() {
-	if m.process != nil && m.process.ProcessState == nil {
-		_ = m.process.Process.Kill()
-		_ = m.process.Wait()
+	if m.process != nil {
+		m.process.Kill()
 	}
 }
 
 // Signal sends a signal to the server, such as SIGSTOP.
 func (m *Member) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
-	require.NoError(t, m.process.Process.Signal(s))
+	require.NoError(t, m.Process().Signal(s))
 }
 
 // Mode returns leader, follower or standalone, and "" if the server does not serve.
@@ -283,4 +248,24 @@ func (m *Member) Ask(word string) string {
 }
 
 // Process returns the process of the server.
-func (m *Member) Process() *os.Process { return m.process.Process }
+func (m *Member) Process() *os.Process { return m.process.Cmd.Process }
+
+// Ensemble is servers that reach each other by links, which can be cut.
+type Ensemble struct {
+	Members []*Member
+	links   testproxy.Mesh
+}
+
+// StartEnsemble is Start for servers with links.
+func StartEnsemble(t testing.TB, n int) *Ensemble {
+	t.Helper()
+	e := new(Ensemble)
+	t.Cleanup(e.links.Close)
+	e.Members = startWith(t, n, &e.links)
+	return e
+}
+
+// CutOff drops everything between a server and the others, in both directions, until heal is called.
+func (e *Ensemble) CutOff(m *Member) (heal func()) {
+	return e.links.CutOff(slices.Index(e.Members, m))
+}

@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"flag"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,8 +12,5 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "32") // most of the tests wait
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		testzk.CloseShared()
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(testzk.Around(m))
 }

@@ -4,12 +4,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,32 +134,31 @@ func startEtcd() (*database, error) {
 		return nil, err
 	}
 	cmd := exec.Command(program, dir)
-	cmd.SysProcAttr = testprocess.Detached()
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // its end ends the server
-	if err != nil {
+	if _, err := cmd.StdinPipe(); err != nil { // its end ends the server
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
+	p, err := testprocess.Start(cmd)
 	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	end := func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		p.Kill()
 		_ = os.RemoveAll(dir)
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	var addr string
+	err = p.Await(func() error {
+		line, _, found := strings.Cut(p.Output(), "\n")
+		if !found {
+			return errors.New("it has not written its address")
+		}
+		addr = line
+		return nil
+	})
 	if err != nil {
 		end()
 		return nil, err
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	return &database{addr: strings.TrimSpace(line), end: end, signal: func(s syscall.Signal) error { return cmd.Process.Signal(s) }}, nil
+	return &database{addr: addr, end: end, signal: func(s syscall.Signal) error { return cmd.Process.Signal(s) }}, nil
 }
 
 // etcdProgram builds the program once.

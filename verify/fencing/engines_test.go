@@ -13,16 +13,17 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/fence"
 )
 
 var (
-	postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
-	mariadb  = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
+	postgres = testprocess.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
+	mariadb  = testprocess.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &postgres, &mariadb)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testprocess.Around(m, &postgres, &mariadb)) }
 
 // engine is a database with the tables of the tests.
 type engine struct {

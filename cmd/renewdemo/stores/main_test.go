@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock"
@@ -81,7 +82,7 @@ func startEtcd(t *testing.T) string {
 // missing reports whether a server is not installed. In CI that is a failure.
 func missing(t *testing.T, err error) bool {
 	t.Helper()
-	if testsql.IsMissing(err) || testzk.IsMissing(err) {
+	if testprocess.IsMissing(err) {
 		return true
 	}
 	require.NoError(t, err)

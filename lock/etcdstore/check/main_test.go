@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/etcdstore"
@@ -45,8 +46,7 @@ type member struct {
 	peer, listenPeer           string   // the URLs at which others reach it, and at which it listens for them
 	settings                   []string // more flags
 	gate                       *gate    // listens at peer
-	process                    *exec.Cmd
-	input                      interface{ Close() error }
+	process                    *testprocess.Process
 }
 
 // start starts the server and ends it with the test.
@@ -60,12 +60,12 @@ func (m *member) start(t testing.TB) {
 		flags = slices.Concat([]string{"-name=" + m.name, "-client=" + m.client, "-peer=" + m.peer, "-listen-peer=" + m.listenPeer, "-cluster=" + m.cluster},
 			m.settings, []string{m.dir})
 	}
-	m.process = exec.Command(path, flags...)
-	m.process.Stderr = os.Stderr
-	m.input, err = m.process.StdinPipe()
+	cmd := exec.Command(path, flags...)
+	_, err = cmd.StdinPipe() // the program ends with it
 	require.NoError(t, err)
-	require.NoError(t, m.process.Start())
-	t.Cleanup(func() { m.kill() })
+	m.process, err = testprocess.Start(cmd)
+	require.NoError(t, err)
+	t.Cleanup(m.process.Kill)
 }
 
 // flagsOfEtcd returns the arguments for the program etcd itself, which the environment variable ETCD names to test
@@ -86,16 +86,11 @@ func (m *member) flagsOfEtcd() []string {
 }
 
 // kill ends the server without warning. It does nothing if the server has ended.
-func (m *member) kill() {
-	if m.process.ProcessState == nil {
-		_ = m.process.Process.Kill()
-		_ = m.process.Wait()
-	}
-}
+func (m *member) kill() { m.process.Kill() }
 
 func (m *member) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	require.NoError(t, m.process.Process.Signal(s))
+	require.NoError(t, m.process.Cmd.Process.Signal(s))
 }
 
 // startCluster starts servers that know each other, and returns when they answer. An election comes after

@@ -13,16 +13,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 	"github.com/leasewheel/leasewheel/lock/sqlstore/internal/seam"
 )
 
-var postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
+var postgres = testprocess.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
 
 // bouncer is a PgBouncer in transaction mode before the shared server.
-var bouncer = testsql.Shared[*testsql.Bouncer]{Launch: func() (*testsql.Bouncer, error) {
+var bouncer = testprocess.Shared[*testsql.Bouncer]{Launch: func() (*testsql.Bouncer, error) {
 	server, err := postgres.Try()
 	if err != nil {
 		return nil, err

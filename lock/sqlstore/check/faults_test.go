@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -83,7 +84,7 @@ func TestFaults(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/pessimistic=%v", db.name, pessimistic), func(t *testing.T) {
 				t.Parallel()
 				s, err := db.launch()
-				testsql.Check(t, err)
+				testprocess.Check(t, err)
 				t.Cleanup(s.Close)
 				var links []*testsql.Proxy
 				var clients []*lock.Client
@@ -177,7 +178,7 @@ func TestAStandbyIsPromoted(t *testing.T) {
 		t.Run(fmt.Sprintf("PostgreSQL/synchronous=%v", synchronous), func(t *testing.T) {
 			t.Parallel()
 			primary, err := testsql.LaunchPostgres()
-			testsql.Check(t, err)
+			testprocess.Check(t, err)
 			t.Cleanup(primary.Close)
 			link, err := primary.Proxy()
 			require.NoError(t, err)

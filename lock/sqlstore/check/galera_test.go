@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
@@ -99,7 +100,7 @@ func TestGalera(t *testing.T) {
 	for _, name := range []string{"one node", "all nodes"} {
 		t.Run(name, func(t *testing.T) {
 			nodes, err := testsql.LaunchGalera(3)
-			testsql.Check(t, err)
+			testprocess.Check(t, err)
 			t.Cleanup(func() { testsql.CloseAll(nodes) })
 			var routes []*route
 			var clients []*lock.Client

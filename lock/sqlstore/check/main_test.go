@@ -8,9 +8,9 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"github.com/leasewheel/leasewheel/internal/testsql"
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testsql.Around(m, &bouncer, &postgres, &mariaDB))
+	goleak.VerifyTestMain(testprocess.Around(m, &bouncer, &postgres, &mariaDB))
 }

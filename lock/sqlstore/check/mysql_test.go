@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
@@ -17,7 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-var mariaDB = testsql.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
+var mariaDB = testprocess.Shared[*testsql.MariaDB]{Launch: func() (*testsql.MariaDB, error) { return testsql.LaunchMariaDB() }}
 
 // newMariaDB returns tables of their own on the shared server.
 func newMariaDB(t testing.TB, params ...string) *database {

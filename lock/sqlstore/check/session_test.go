@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -234,7 +235,7 @@ func openAs(t *testing.T, driverName, dsn string) *sql.DB {
 // TestAPoolerOfStatementsIsRefused checks the first call of each kind. A hand-over would be the first to fail otherwise.
 func TestAPoolerOfStatementsIsRefused(t *testing.T) {
 	b, err := testsql.LaunchBouncer(postgres.Get(t), "pool_mode = statement")
-	testsql.Check(t, err)
+	testprocess.Check(t, err)
 	defer b.Close()
 	d := newPostgres(t)
 	s := (&database{openAs(t, "pgx", b.DSN("default_query_exec_mode=exec")), d.dialect, d.table}).store(t, sqlstore.Options{})
@@ -260,7 +261,7 @@ func TestPreparedStatementsOfAPooler(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "max_prepared_statements") {
 				t.Skip("PgBouncer 1.21 has this setting:", err)
 			}
-			testsql.Check(t, err)
+			testprocess.Check(t, err)
 			defer b.Close()
 			d := newPostgres(t)
 			var stores []*testedStore // two programs share one connection to the server

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testsql"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
@@ -73,7 +74,7 @@ const soon = 3 * time.Second
 
 func TestAWaiterOfAnotherProcessIsNotified(t *testing.T) {
 	server, err := testsql.LaunchPostgres()
-	testsql.Check(t, err)
+	testprocess.Check(t, err)
 	defer server.Close()
 	t.Run("all", func(t *testing.T) {
 		holder, _ := open(t, server)
@@ -94,7 +95,7 @@ func TestAWaiterOfAnotherProcessIsNotified(t *testing.T) {
 
 func TestAListenerConnectsAgain(t *testing.T) {
 	server, err := testsql.LaunchPostgres()
-	testsql.Check(t, err)
+	testprocess.Check(t, err)
 	defer server.Close()
 	t.Run("all", func(t *testing.T) {
 		holder, _ := open(t, server)
@@ -123,10 +124,10 @@ func TestAListenerConnectsAgain(t *testing.T) {
 // TestAListenerBehindAPooler polls, because PgBouncer in transaction mode passes no notification on, and says so once.
 func TestAListenerBehindAPooler(t *testing.T) {
 	server, err := testsql.LaunchPostgres()
-	testsql.Check(t, err)
+	testprocess.Check(t, err)
 	defer server.Close()
 	bouncer, err := testsql.LaunchBouncer(server)
-	testsql.Check(t, err)
+	testprocess.Check(t, err)
 	defer bouncer.Close()
 	logged := make(chan string, 100)
 	listener, err := pglisten.New(bouncer.DSN(), &pglisten.Options{Logger: slog.New(slog.NewTextHandler(lines(logged), nil))})

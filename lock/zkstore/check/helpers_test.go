@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"flag"
-	"os"
 	"testing"
 	"time"
 
@@ -20,10 +19,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "32") // most cases of the contract sleep
 	testproxy.ServeNames()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		testzk.CloseShared()
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(testzk.Around(m))
 }
 
 // sessionTimeout gives the cases that do not wait for ends a TTL of 15 s.

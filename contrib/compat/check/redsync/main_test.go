@@ -20,6 +20,7 @@ import (
 	"github.com/leasewheel/leasewheel/contrib/compat/redsync"
 	compatredis "github.com/leasewheel/leasewheel/contrib/compat/redsync/redis"
 	"github.com/leasewheel/leasewheel/contrib/compat/redsync/redis/goredis/v9"
+	"github.com/leasewheel/leasewheel/internal/testprocess"
 	"github.com/leasewheel/leasewheel/internal/testredis"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(cluster{m}) }
 var shared [4]testredis.Shared
 
 // cluster runs the tests and closes the shared servers.
-type cluster struct{ m testredis.Runner }
+type cluster struct{ m testprocess.Runner }
 
 func (c cluster) Run() int {
 	run := c.m

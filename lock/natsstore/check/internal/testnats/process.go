@@ -3,8 +3,8 @@
 package testnats
 
 import (
-	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -91,8 +91,8 @@ type Process struct {
 	t        testing.TB
 	settings settings
 
-	mu  sync.Mutex // guards cmd
-	cmd *exec.Cmd
+	mu      sync.Mutex // guards process
+	process *testprocess.Process
 }
 
 // StartProcess starts a server on a free port. It ends with the test.
@@ -123,31 +123,28 @@ func (p *Process) Start() {
 	require.NoError(p.t, err)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), serverEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = testprocess.Detached()
 	_, err = cmd.StdinPipe()
 	require.NoError(p.t, err)
-	out, err := cmd.StdoutPipe()
+	process, err := testprocess.Start(cmd)
 	require.NoError(p.t, err)
-	require.NoError(p.t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(p.t, err, "the server has started")
-	require.Equal(p.t, "ready\n", line)
+	require.NoError(p.t, process.Await(func() error {
+		if !strings.Contains(process.Output(), "ready\n") {
+			return errors.New("it is not ready")
+		}
+		return nil
+	}))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cmd = cmd
+	p.process = process
 }
 
 // Kill ends the server as a crash does. It does nothing if the server has ended.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return
+	if p.process != nil {
+		p.process.Kill()
 	}
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-	p.cmd = nil
 }
 
 // Signal sends a signal to the server.
@@ -155,7 +152,7 @@ func (p *Process) Signal(s os.Signal) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	require.NoError(p.t, p.cmd.Process.Signal(s))
+	require.NoError(p.t, p.process.Cmd.Process.Signal(s))
 }
 
 // Addr returns the address of the server.

@@ -1,4 +1,4 @@
-package testsql
+package testprocess
 
 import (
 	"bytes"

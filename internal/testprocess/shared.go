@@ -1,6 +1,6 @@
-// One database server for all tests of a package.
+// One server for all tests of a package, and servers that are not installed.
 
-package testsql
+package testprocess
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ type Server interface{ Close() }
 // Shared is one server for all tests of a package. It starts with the first call of Get and
 // ends after the last test:
 //
-//	var postgres = testsql.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
+//	var postgres = testprocess.Shared[*testsql.Postgres]{Launch: func() (*testsql.Postgres, error) { return testsql.LaunchPostgres() }}
 //
-//	func TestMain(m *testing.M) { goleak.VerifyTestMain(testsql.Around(m, &postgres)) }
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(testprocess.Around(m, &postgres)) }
 type Shared[S Server] struct {
 	Launch func() (S, error)
 
@@ -39,9 +39,12 @@ func (s *Shared[S]) Get(t testing.TB) S {
 }
 
 // Try returns the server, or why there is none.
-func (s *Shared[S]) Try() (S, error) {
+func (s *Shared[S]) Try() (S, error) { return s.TryWith(s.Launch) }
+
+// TryWith is Try with another function than Launch.
+func (s *Shared[S]) TryWith(launch func() (S, error)) (S, error) {
 	s.once.Do(func() {
-		s.server, s.err = s.Launch()
+		s.server, s.err = launch()
 		s.started = s.err == nil
 	})
 	return s.server, s.err
@@ -57,6 +60,13 @@ func Check(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// MissingError says that a program of a server is not installed.
+type MissingError struct{ Server, Program string }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s: %s is not installed; make setup-stores installs it", e.Server, e.Program)
 }
 
 // IsMissing reports whether err is a MissingError and the environment variable CI is not set. It prints
@@ -93,31 +103,29 @@ func (w *warner) warn(missing *MissingError) {
 	}
 }
 
-func (s *Shared[S]) close() {
+// Close ends the server if it has started.
+func (s *Shared[S]) Close() {
 	if s.started {
 		s.server.Close()
 	}
 }
 
-// Closer is a Shared of any server.
-type Closer interface{ close() }
-
-// Around returns a runner that runs m and then closes servers.
-func Around(m Runner, servers ...Closer) Runner { return around{m, servers} }
+// Around returns a runner that runs m and then closes servers, each a Shared.
+func Around(m Runner, servers ...Server) Runner { return around{m, servers} }
 
 // Runner is the interface of a *testing.M.
 type Runner interface{ Run() int }
 
 type around struct {
 	Runner
-	servers []Closer
+	servers []Server
 }
 
 // Run implements Runner.
 func (a around) Run() int {
 	defer func() {
 		for _, s := range a.servers {
-			s.close()
+			s.Close()
 		}
 	}()
 	return a.Runner.Run()
