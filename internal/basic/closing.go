@@ -1,4 +1,4 @@
-// Closing, a shutdown that runs once.
+// Closing, a shutdown that runs once, and Await.
 
 package basic
 
@@ -28,14 +28,23 @@ func (c *Closing) Do(ctx context.Context, shutdown func() error) error {
 		return c.err
 	}
 	c.mu.Unlock()
+	if err := Await(ctx, done); err != nil {
+		return err
+	}
+	return c.err
+}
+
+// Await returns when done is closed, or the cause of ctx if that ends before. If done is closed already, the end of ctx does
+// not matter.
+func Await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
-		return c.err
+		return nil
 	default:
 	}
 	select {
 	case <-done:
-		return c.err
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

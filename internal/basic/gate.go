@@ -23,6 +23,13 @@ func (g *Gate) Enter() bool {
 	return true
 }
 
+// Len returns how many calls are under way.
+func (g *Gate) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls
+}
+
 // Leave ends a call.
 func (g *Gate) Leave() {
 	g.mu.Lock()

@@ -1,29 +1,37 @@
-// Package storekit is shared by packages lock and quorumstore. It releases leases in the
-// background and at Close.
+// Package storekit is shared by package lock and by stores. It releases leases in the background and at Close, and counts
+// the calls of a store.
 package storekit
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
 // ErrExited is the outcome of a call of a store that did not return, because the store
 // ended the goroutine.
 var ErrExited = errors.New("the store has ended the goroutine of the call")
 
+// Addresses returns the addresses in URLs of servers, without users. What is no URL with a host stays as it is.
+func Addresses(urls []string) (all []string) {
+	for _, s := range urls {
+		if u, err := url.Parse(s); err == nil && u.Host != "" {
+			s = u.Host
+		}
+		all = append(all, strings.TrimSuffix(s, "/"))
+	}
+	return all
+}
+
 // Await waits until done is closed. If ctx ends first, it returns an error that names what is
 // still in progress.
 func Await(ctx context.Context, done <-chan struct{}, what string) error {
-	select {
-	case <-done: // even if ctx has ended
-		return nil
-	default:
+	if err := basic.Await(ctx, done); err != nil {
+		return fmt.Errorf("lock: Close: %s is still under way: %w", what, err)
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("lock: Close: %s is still under way: %w", what, context.Cause(ctx))
-	}
+	return nil
 }
