@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 var (
@@ -26,21 +27,14 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
-	ctx, end, err := s.beginCall(ctx)
-	if err != nil {
-		return driver.Lease{}, err
-	}
-	defer end()
 	var l driver.Lease
-	err = s.withRoom(ctx, r, func(c *client) (err error) {
-		l, err = c.acquire(ctx, r)
-		return err
+	err := s.call(ctx, "acquire", r.Key, func(ctx context.Context) error {
+		return s.withRoom(ctx, r, func(c *client) (err error) {
+			l, err = c.acquire(ctx, r)
+			return err
+		})
 	})
-	var held *driver.HeldError
-	if err == nil || errors.As(err, &held) {
-		return l, err
-	}
-	return driver.Lease{}, s.failed(ctx, "acquire", r.Key, err)
+	return l, err
 }
 
 func (s *client) acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
@@ -102,22 +96,14 @@ func (s *client) again(ctx context.Context, r driver.Request, all []node, own in
 
 // turn makes the writer with a node a reader. Readers that wait for the writer watch the node.
 func (s *client) turn(ctx context.Context, path string) error {
-	for range attempts { // SetMetadata may come between
-		got, err := s.get(ctx, path)
-		if err == nil && !got.content.Reader {
-			got.content.Reader = true
-			_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) {
-				return c.Set(path, got.content.encode(), got.stat.Version)
-			})
-		}
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			return errEndedMeanwhile
-		case !errors.Is(err, zk.ErrBadVersion):
-			return err
-		}
+	err := s.change(ctx, path, func(n *seen) error {
+		n.content.Reader = true
+		return nil
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return errEndedMeanwhile
 	}
-	return errors.New("the data of the node changes all the time")
+	return err
 }
 
 // confirm grants the lock to the owner of a node that holds it, or extends the lease that it has. It asks
@@ -160,7 +146,7 @@ func (s *client) grant(ctx context.Context, r driver.Request, path string, start
 func (s *client) taken(ctx context.Context, key string, all []node) error {
 	shown := all[:min(holders(all), maxHolders)]
 	ttls := make([]time.Duration, len(shown))
-	err := s.each(len(shown), func(i int) error {
+	err := storekit.Each(len(shown), maxReads, func(i int) error {
 		got, err := s.get(ctx, s.lockPath(key)+"/"+shown[i].name)
 		ttls[i] = time.Duration(got.content.TTL) * time.Millisecond
 		if errors.Is(err, zk.ErrNoNode) {

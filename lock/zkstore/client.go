@@ -135,7 +135,7 @@ func (s *Store) open() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.login(s.ctx); err != nil {
+	if err := c.login(s.calls.Ctx); err != nil {
 		c.link.close()
 		return nil, fmt.Errorf("connect: %w", c.link.explain(err))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 	"github.com/leasewheel/leasewheel/internal/testzk"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -43,7 +44,7 @@ func TestASessionHasABoundedNumberOfNodes(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	batch := make([]driver.Lease, keys)
-	require.NoError(t, s.each(keys, func(i int) (err error) {
+	require.NoError(t, storekit.Each(keys, maxReads, func(i int) (err error) {
 		r := driver.Request{Key: fmt.Sprintf("%01000d", i), Owner: fmt.Sprint("a:", i), TTL: time.Minute}
 		batch[i], err = s.Acquire(t.Context(), r)
 		batch[i].Request = r

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // fresh returns the nodes of a lock, not older than the call.
 func (s *client) fresh(ctx context.Context, key string) ([]node, error) {
-	if err := s.sync(ctx, s.lockPath(key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err := s.sync(ctx, s.lockPath(key)); err != nil {
 		return nil, err
 	}
 	return s.lockNodes(ctx, key)
@@ -31,26 +32,21 @@ func (s *client) fresh(ctx context.Context, key string) ([]node, error) {
 
 // Inspect implements [driver.Store]. The token of a free lock is 0. ExpiresIn is the TTL of the
 // acquisition, because the server does not know when the holder has renewed its lease.
-func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	ctx, end, err := s.beginCall(ctx)
+func (s *Store) Inspect(ctx context.Context, key string) (info driver.Info, err error) {
+	err = s.call(ctx, "inspect", key, func(ctx context.Context) error {
+		c, err := s.first(), zk.ErrNoNode
+		for tries := 0; tries < attempts && errors.Is(err, zk.ErrNoNode); tries++ {
+			var all []node
+			if all, err = c.fresh(ctx, key); err == nil {
+				info, err = c.infoOf(ctx, key, all)
+			}
+		}
+		return err
+	})
 	if err != nil {
 		return driver.Info{}, err
 	}
-	defer end()
-	for range attempts {
-		var all []node
-		if all, err = s.first().fresh(ctx, key); err != nil {
-			break
-		}
-		var info driver.Info
-		if info, err = s.first().infoOf(ctx, key, all); !errors.Is(err, zk.ErrNoNode) {
-			if err == nil {
-				return info, nil
-			}
-			break
-		}
-	}
-	return driver.Info{}, s.failed(ctx, "inspect", key, err)
+	return info, nil
 }
 
 // infoOf reads the nodes of a lock.
@@ -63,7 +59,7 @@ func (s *client) infoOf(ctx context.Context, key string, all []node) (driver.Inf
 	first, places := all[:min(held, maxHolders)], all[held:min(len(all), held+maxPlaces)]
 	shown := slices.Concat(first, places, all[held-1:held])
 	got := make([]seen, len(shown))
-	err := s.each(len(shown), func(i int) error {
+	err := storekit.Each(len(shown), maxReads, func(i int) error {
 		var err error
 		got[i], err = s.get(ctx, s.lockPath(key)+"/"+shown[i].name)
 		return err
@@ -94,29 +90,23 @@ func tokenOf(n seen) uint64 { return uint64(n.stat.Czxid) } //nolint:gosec // a 
 
 // ForceRelease implements [driver.Store]. It removes the nodes of all holders, one by one.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	ctx, end, err := s.beginCall(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	c := s.first()
-	all, err := c.fresh(ctx, key)
-	had := false
-	for _, n := range all[:holders(all)] {
-		if err = c.remove(ctx, s.lockPath(key)+"/"+n.name); err == nil {
-			had = true
-		} else if !errors.Is(err, zk.ErrNoNode) {
-			break
+	return s.call(ctx, "force release of", key, func(ctx context.Context) error {
+		c := s.first()
+		all, err := c.fresh(ctx, key)
+		if err != nil {
+			return err
 		}
-		err = nil
-	}
-	switch {
-	case err != nil:
-		return s.failed(ctx, "force release of", key, err)
-	case !had:
-		return driver.ErrNotHeld
-	}
-	return nil
+		answer := driver.ErrNotHeld
+		for _, n := range all[:holders(all)] {
+			switch err := c.remove(ctx, s.lockPath(key)+"/"+n.name); {
+			case err == nil:
+				answer = nil
+			case !errors.Is(err, zk.ErrNoNode):
+				return err
+			}
+		}
+		return answer
+	})
 }
 
 // SetMetadata implements [driver.Store].
@@ -124,21 +114,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	if _, ok := letters[l.Mode]; !ok {
 		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
-	ctx, end, err := s.beginCall(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	for range attempts { // another SetMetadata may come between
-		err = s.first().setMetadata(ctx, l, metadata)
-		if !errors.Is(err, zk.ErrBadVersion) {
-			break
-		}
-	}
-	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		return s.failed(ctx, "set metadata of", l.Key, err)
-	}
-	return err
+	return s.call(ctx, "set metadata of", l.Key, func(ctx context.Context) error { return s.first().setMetadata(ctx, l, metadata) })
 }
 
 func (s *client) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
@@ -150,17 +126,13 @@ func (s *client) setMetadata(ctx context.Context, l driver.Lease, metadata strin
 	if own < 0 || own >= holders(all) {
 		return driver.ErrNotHeld
 	}
-	path := s.lockPath(l.Key) + "/" + all[own].name
-	got, err := s.get(ctx, path)
-	if err == nil {
-		if tokenOf(got) != l.Token {
+	err = s.change(ctx, s.lockPath(l.Key)+"/"+all[own].name, func(n *seen) error {
+		if tokenOf(*n) != l.Token {
 			return driver.ErrNotHeld
 		}
-		got.content.Metadata = []byte(metadata)
-		_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) {
-			return c.Set(path, got.content.encode(), got.stat.Version)
-		})
-	}
+		n.content.Metadata = []byte(metadata)
+		return nil
+	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return driver.ErrNotHeld
 	}
@@ -173,24 +145,22 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
 		return nil, "", fmt.Errorf("zkstore: list %q: the cursor is not of this prefix", prefix)
 	}
-	ctx, end, err := s.beginCall(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	defer end()
-	c := s.first()
-	page, next, err := c.page(ctx, prefix, cursor)
-	if err != nil {
-		return nil, "", s.failed(ctx, "list", prefix, err)
-	}
-	held := make([]bool, len(page))
-	err = s.each(len(page), func(i int) error {
-		all, _, err := c.nodes(ctx, page[i])
-		held[i] = len(all) > 0
-		return err
+	var page []string
+	var held []bool
+	err = s.call(ctx, "list", prefix, func(ctx context.Context) (err error) {
+		c := s.first()
+		if page, next, err = c.page(ctx, prefix, cursor); err != nil {
+			return err
+		}
+		held = make([]bool, len(page))
+		return storekit.Each(len(page), maxReads, func(i int) error {
+			all, _, err := c.nodes(ctx, page[i])
+			held[i] = len(all) > 0
+			return err
+		})
 	})
 	if err != nil {
-		return nil, "", s.failed(ctx, "list", prefix, err)
+		return nil, "", err
 	}
 	for i, key := range page {
 		if held[i] {
@@ -205,10 +175,7 @@ func (s *client) page(ctx context.Context, prefix, cursor string) (page []string
 	if err := s.sync(ctx, s.root); err != nil {
 		return nil, "", err
 	}
-	names, err := ask(ctx, s.link, func(c *zk.Conn) ([]string, error) {
-		names, _, err := c.Children(s.root)
-		return names, err
-	})
+	names, err := s.children(ctx, s.root)
 	if err != nil {
 		return nil, "", err
 	}

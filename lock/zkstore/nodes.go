@@ -111,11 +111,7 @@ func parseContent(data []byte) (content, error) {
 // nodes returns the nodes of a lock in the order of their numbers. Names that this package has not
 // made are left out, and reported as foreign.
 func (s *client) nodes(ctx context.Context, key string) (all []node, foreign bool, err error) {
-	path := s.lockPath(key)
-	names, err := ask(ctx, s.link, func(c *zk.Conn) ([]string, error) {
-		names, _, err := c.Children(path)
-		return names, err
-	})
+	names, err := s.children(ctx, s.lockPath(key))
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, false, nil
 	}
@@ -219,9 +215,42 @@ func (s *client) get(ctx context.Context, path string) (seen, error) {
 	return seen{c, a.stat}, err
 }
 
-// sync makes later reads see everything that was committed before.
+// change changes the data of a node. It tries again if another change comes between.
+func (s *client) change(ctx context.Context, path string, f func(n *seen) error) error {
+	for range attempts {
+		got, err := s.get(ctx, path)
+		if err == nil {
+			err = f(&got)
+		}
+		if err == nil {
+			_, err = ask(ctx, s.link, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(path, got.content.encode(), got.stat.Version) })
+		}
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+	}
+	return errors.New("the data of the node changes all the time")
+}
+
+func (s *client) children(ctx context.Context, path string) ([]string, error) {
+	return ask(ctx, s.link, func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(path)
+		return names, err
+	})
+}
+
+// multi executes operations in one transaction.
+func (s *client) multi(ctx context.Context, ops ...any) error {
+	_, err := ask(ctx, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+	return err
+}
+
+// sync makes later reads see everything that was committed before. The node need not exist.
 func (s *client) sync(ctx context.Context, path string) error {
 	_, err := ask(ctx, s.link, func(c *zk.Conn) (string, error) { return c.Sync(path) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
 	return err
 }
 
@@ -229,9 +258,7 @@ func (s *client) sync(ctx context.Context, path string) error {
 func (s *client) remove(ctx context.Context, path string) error {
 	at := strings.LastIndexByte(path, '/')
 	if n, ok := parseNode(path[at+1:]); ok && n.number >= s.numbers {
-		_, err := ask(ctx, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			return c.Multi(&zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path[:at], Version: -1})
-		})
+		err := s.multi(ctx, &zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path[:at], Version: -1})
 		if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoAuth) {
 			return err
 		}

@@ -30,6 +30,13 @@ func (r *record) end() time.Time {
 	return r.until
 }
 
+// extend moves the end that was promised to the holder, never back.
+func (r *record) extend(until time.Time) {
+	if until.After(r.until) {
+		r.until = until
+	}
+}
+
 const (
 	tombstoneTime = time.Minute
 	removePause   = 200 * time.Millisecond // after a removal that failed
@@ -50,18 +57,16 @@ func (s *client) hold(k leaseKey, path string, until time.Time) bool {
 		s.wakeSweeper()
 		return false
 	}
-	rec := s.records[k]
-	if rec == nil || rec.path != path {
-		if rec != nil {
+	rec := s.recorded(k, path)
+	if rec == nil {
+		if rec := s.records[k]; rec != nil {
 			s.dying[rec.path] = dyingNode{rec.client, rec.session} // an owner has one node
 		}
 		rec = &record{path: path, client: s, session: session}
 		s.records[k] = rec
 		s.bytes += len(path)
 	}
-	if until.After(rec.until) {
-		rec.until = until
-	}
+	rec.extend(until)
 	s.wakeSweeper()
 	return true
 }
@@ -155,28 +160,31 @@ func (s *client) markUnrecorded(k leaseKey, path string) bool {
 	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if rec := s.records[k]; rec != nil && rec.path == path {
+	if s.recorded(k, path) != nil {
 		return false
 	}
 	s.mark(path, dyingNode{s, session})
 	return true
 }
 
+// recorded returns the record of a lease if its node has this path. mu is locked.
+func (s *Store) recorded(k leaseKey, path string) *record {
+	if rec := s.records[k]; rec != nil && rec.path == path {
+		return rec
+	}
+	return nil
+}
+
 // granted records that the owner of a node has the lock. It reports whether the record is there.
 func (s *client) granted(k leaseKey, path string, token uint64, session int64, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec := s.records[k]
-	if rec == nil || rec.path != path {
+	rec := s.recorded(k, path)
+	if rec == nil || session != s.link.current() { // sessionEnded has forgotten the records of another session, or will
 		return false
 	}
-	if session != s.link.current() {
-		return false // sessionEnded has forgotten the records of the session, or will
-	}
 	rec.token, rec.session = token, session
-	if until.After(rec.until) {
-		rec.until = until
-	}
+	rec.extend(until)
 	return true
 }
 
@@ -184,13 +192,11 @@ func (s *client) granted(k leaseKey, path string, token uint64, session int64, u
 func (s *Store) renewed(k leaseKey, path string, session int64, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec := s.records[k]
-	if rec == nil || rec.path != path || rec.session != session {
+	rec := s.recorded(k, path)
+	if rec == nil || rec.session != session {
 		return false
 	}
-	if until.After(rec.until) {
-		rec.until = until
-	}
+	rec.extend(until)
 	return true
 }
 
@@ -217,7 +223,7 @@ func (s *Store) forget(k leaseKey, path string) {
 
 // drop is forget while mu is locked.
 func (s *Store) drop(k leaseKey, path string) {
-	if rec := s.records[k]; rec != nil && rec.path == path {
+	if rec := s.recorded(k, path); rec != nil {
 		rec.client.bytes -= len(path)
 		delete(s.records, k)
 	}
@@ -288,7 +294,7 @@ func (s *Store) sweep() {
 	defer timer.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-s.calls.Ctx.Done():
 			return
 		case <-s.wake:
 		case <-timer.C:
@@ -309,7 +315,7 @@ func (s *Store) removeAll(paths map[string]*client) bool {
 		if failed[c] {
 			continue
 		}
-		bounded, cancel := context.WithTimeout(s.ctx, closeTimeout)
+		bounded, cancel := context.WithTimeout(s.calls.Ctx, closeTimeout)
 		err := c.remove(bounded, path)
 		cancel()
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -344,9 +350,9 @@ func (s *Store) removeUnanswered(lost map[leaseKey]*creation) bool {
 // unrecorded marks and returns the nodes of an owner that have no record.
 func (s *client) unrecorded(k leaseKey) (paths map[string]*client, err error) {
 	paths = make(map[string]*client)
-	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
+	ctx, cancel := context.WithTimeout(s.calls.Ctx, closeTimeout)
 	defer cancel()
-	if err := s.sync(ctx, s.lockPath(k.key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err := s.sync(ctx, s.lockPath(k.key)); err != nil {
 		return nil, err
 	}
 	all, _, err := s.nodes(ctx, k.key)

@@ -15,19 +15,12 @@ import (
 // Release implements [driver.Store]. A Release with Unanswered is remembered by this Store only: the
 // requests of a session are executed in order, so no other Store has a late Acquire of the owner.
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	ctx, end, err := s.beginCall(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if l.Unanswered {
-		s.giveUp(l.Owner)
-	}
-	err = s.clientOf(leaseKey{l.Key, l.Owner}).release(ctx, l)
-	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		return s.failed(ctx, "release", l.Key, err)
-	}
-	return err
+	return s.call(ctx, "release", l.Key, func(ctx context.Context) error {
+		if l.Unanswered {
+			s.giveUp(l.Owner)
+		}
+		return s.clientOf(leaseKey{l.Key, l.Owner}).release(ctx, l)
+	})
 }
 
 func (s *client) release(ctx context.Context, l driver.Lease) error {
@@ -46,10 +39,7 @@ func (s *client) release(ctx context.Context, l driver.Lease) error {
 	if err := s.settle(ctx, k); err != nil {
 		return err
 	}
-	if err := s.sync(ctx, s.lockPath(l.Key)); err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
-	all, err := s.lockNodes(ctx, l.Key)
+	all, err := s.fresh(ctx, l.Key)
 	if err != nil && !errors.Is(err, driver.ErrWrongType) {
 		return err
 	}
@@ -122,13 +112,13 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 
 // releaseSome removes the nodes of the leases at the given places of a batch.
 func (s *client) releaseSome(ctx context.Context, batch []driver.Lease, at []int, paths []string, out []error) {
-	inner, end, err := s.beginCall(ctx)
+	inner, end, err := s.begin(ctx)
 	if err == nil {
 		ops := make([]any, len(at))
 		for n, i := range at {
 			ops[n] = &zk.DeleteRequest{Path: paths[i], Version: -1}
 		}
-		_, err = ask(inner, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		err = s.multi(inner, ops...)
 		end()
 	}
 	for _, i := range at {

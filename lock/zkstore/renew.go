@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -44,7 +44,7 @@ func (c *chunk) add(i int, path string) bool {
 // changes nothing, but a quorum confirms it, and the leader refuses it from a session that has
 // expired.
 func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	ctx, end, err := s.beginCall(ctx)
+	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,13 +69,10 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 			chunks = append(chunks, c)
 		}
 	}
-	errs := make([]error, len(chunks))
-	var wg sync.WaitGroup
-	for n, c := range chunks {
-		wg.Go(func() { errs[n] = c.client.renewSome(ctx, batch, paths, c.at, start, out) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	err = storekit.Each(len(chunks), len(chunks), func(n int) error {
+		return chunks[n].client.renewSome(ctx, batch, paths, chunks[n].at, start, out)
+	})
+	if err != nil {
 		return s.failure(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
 	}
 	return nil
@@ -128,7 +125,7 @@ func (s *client) checkNodes(ctx context.Context, paths []string) (missing map[st
 			return missing, errEndedMeanwhile
 		}
 		session := s.link.current()
-		_, err := ask(ctx, s.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		err := s.multi(ctx, ops...)
 		switch {
 		case err == nil && session != s.link.current():
 			return nil, errNewSession
@@ -153,7 +150,7 @@ func (s *client) checkNodes(ctx context.Context, paths []string) (missing map[st
 // findMissing adds the paths without a node to missing.
 func (s *client) findMissing(ctx context.Context, paths []string, missing map[string]bool) error {
 	exists := make([]bool, len(paths))
-	err := s.each(len(paths), func(i int) error {
+	err := storekit.Each(len(paths), maxReads, func(i int) error {
 		var err error
 		exists[i], err = ask(ctx, s.link, func(c *zk.Conn) (bool, error) {
 			ok, _, err := c.Exists(paths[i])
@@ -167,27 +164,6 @@ func (s *client) findMissing(ctx context.Context, paths []string, missing map[st
 	for i, path := range paths {
 		if !exists[i] {
 			missing[path] = true
-		}
-	}
-	return nil
-}
-
-// each calls f for 0 to n-1, for some at a time, and returns the first error.
-func (s *Store) each(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	busy := make(chan struct{}, maxReads)
-	var wg sync.WaitGroup
-	for i := range n {
-		busy <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-busy }()
-			errs[i] = f(i)
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
 		}
 	}
 	return nil

@@ -83,9 +83,7 @@ func (l *link) lasts(ctx context.Context, session int64, until time.Time) error 
 		}
 		var known <-chan time.Time
 		if !next.IsZero() {
-			timer := time.NewTimer(next.Sub(now))
-			defer timer.Stop()
-			known = timer.C
+			known = time.After(next.Sub(now))
 		}
 		select {
 		case <-changed:

@@ -3,9 +3,11 @@
 package zkstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Options configures a Store. A nil *Options and zero fields mean the defaults.
@@ -48,12 +51,10 @@ type Store struct {
 
 	servers []string
 	root    string
-	timeout time.Duration   // of sessions, that the store asks for
-	digest  string          // see Options
-	acl     []zk.ACL        // of nodes that the store creates
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	running basic.Gate     // the calls under way
+	timeout time.Duration // of sessions, that the store asks for
+	digest  string        // see Options
+	acl     []zk.ACL      // of nodes that the store creates
+	calls   *storekit.Calls
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
 	closed  chan struct{}  // is closed when everything has ended
@@ -81,12 +82,7 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Root == "" {
-		opts.Root = defaultRoot
-	}
-	if opts.SessionTimeout == 0 {
-		opts.SessionTimeout = defaultSessionTimeout
-	}
+	opts.Root, opts.SessionTimeout = cmp.Or(opts.Root, defaultRoot), cmp.Or(opts.SessionTimeout, defaultSessionTimeout)
 	switch {
 	case len(servers) == 0:
 		return nil, errors.New("zkstore: there are no servers")
@@ -100,12 +96,13 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("zkstore: Options.SessionTimeout must be 1 s to 24 h, got %v", opts.SessionTimeout)
 	}
 	s := &Store{
-		servers: append([]string(nil), servers...),
+		servers: slices.Clone(servers),
 		root:    opts.Root,
 		numbers: numbers,
 		timeout: opts.SessionTimeout,
 		digest:  opts.Digest,
 		acl:     zk.WorldACL(zk.PermAll),
+		calls:   storekit.NewCalls(),
 		wake:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		opening: make(chan struct{}, 1),
@@ -115,13 +112,12 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 
 		creations: make(map[leaseKey]*creation),
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.digest != "" {
 		s.acl = zk.AuthACL(zk.PermAll)
 	}
 	c, err := s.newClient()
 	if err != nil {
-		s.cancel()
+		s.calls.End()
 		return nil, fmt.Errorf("zkstore: %w", err)
 	}
 	s.clients = []*client{c}
@@ -152,22 +148,12 @@ func isDigest(digest string) bool {
 // isNoServer reports whether an address is malformed, such as the host:port/path of clients in Java.
 func isNoServer(address string) bool { return address == "" || strings.ContainsAny(address, "/, ") }
 
+var rootPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
+
 // isRoot reports whether a path may be the root.
 func isRoot(path string) bool {
-	if len(path) < 2 || len(path) > maxRootLen || path[0] != '/' {
-		return false
-	}
-	for name := range strings.SplitSeq(path[1:], "/") {
-		if name == "" || name == "." || name == ".." {
-			return false
-		}
-		for _, c := range []byte(name) {
-			if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-				return false
-			}
-		}
-	}
-	return true
+	names := strings.Split(path, "/")
+	return len(path) <= maxRootLen && rootPath.MatchString(path) && !slices.Contains(names, ".") && !slices.Contains(names, "..")
 }
 
 // Describe implements [driver.Store]. The longest TTL is half of the shortest session timeout
@@ -187,41 +173,31 @@ func (s *Store) Describe() driver.Description {
 	}
 }
 
-// beginCall is begin for all methods but Wait. The context also ends when the servers have had enough
-// time to answer.
-func (s *Store) beginCall(ctx context.Context) (context.Context, func(), error) {
+// call runs f within the time that the servers need to answer, and returns its error as that of a call about a key.
+func (s *Store) call(ctx context.Context, verb, key string, f func(ctx context.Context) error) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return s.failed(ctx, verb, key, f(ctx))
+}
+
+// begin begins a call that the servers have enough time to answer; see storekit.Calls.Begin.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	bound := s.bound
 	if bound == 0 {
 		bound = maxRequest + s.first().link.timeout()/told
 	}
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
-	return ctx, func() { cancel(); end() }, nil
+	return s.calls.Begin(ctx, bound)
 }
 
-// begin is called by each method that asks the server. The function that it returns must be
-// called when the method returns; the context ends with the Store, too.
-func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	}
-	if !s.running.Enter() {
-		return nil, nil, driver.ErrStoreClosed
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrStoreClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		s.running.Leave()
-	}, nil
-}
-
-// failed returns the error of a call about a key.
+// failed returns the error of a call about a key. Answers about the lock have no more to say.
 func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+	switch driver.VerdictOf(err) {
+	case driver.Done, driver.Taken, driver.NotHeld:
+		return err
+	}
 	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
 }
 
@@ -270,28 +246,15 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	if first {
 		go s.shutdown()
 	}
-	select {
-	case <-s.closed:
-		return nil
-	default:
-	}
-	select {
-	case <-s.closed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return basic.Await(ctx, s.closed)
 }
 
 // shutdown ends the sessions even if a call does not return.
 func (s *Store) shutdown() {
-	s.cancel()
-	ended := s.running.Close()
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
+	ended := s.calls.End()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(closeTimeout):
 	}
 	s.sweeper.Wait()
 	s.opening <- struct{}{} // no client is opened from now on

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.calls.Begin(ctx, 0)
 	if err != nil {
 		return driver.Lease{}, err
 	}
@@ -61,7 +62,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			if w.failures++; w.failures > 1 {
 				return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
 			}
-			pause(ctx, failurePause)
+			_ = basic.Sleep(ctx, failurePause)
 			continue
 		case l.Token > 0:
 			return l, nil
@@ -147,14 +148,12 @@ func (w *waiter) watch(ctx context.Context, n node) {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		return
 	case err != nil:
-		pause(ctx, min(failurePause, w.poll))
+		_ = basic.Sleep(ctx, min(failurePause, w.poll))
 		return
 	}
-	timer := time.NewTimer(w.poll)
-	defer timer.Stop()
 	select {
 	case <-changed:
-	case <-timer.C:
+	case <-time.After(w.poll):
 	case <-ctx.Done():
 	}
 }
@@ -187,12 +186,12 @@ func (s *client) watch(ctx context.Context, path string, version int32) (<-chan 
 
 // Watch implements [driver.Store]. It watches the children of the lock, and looks at them at most five times a second.
 func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
-	ctx, stop := context.WithCancel(s.ctx)
-	if _, ok := letters[l.Mode]; !ok || !s.running.Enter() {
+	ctx, stop := context.WithCancel(s.calls.Ctx)
+	if _, ok := letters[l.Mode]; !ok || !s.calls.Enter() {
 		return stop
 	}
 	go func() {
-		defer s.running.Leave()
+		defer s.calls.Leave()
 		var changed <-chan zk.Event // of a watch that has not fired; another one would not replace it
 		for ctx.Err() == nil {
 			c, err := s.clientOf(leaseKey{l.Key, l.Owner}), error(nil)
@@ -220,7 +219,7 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 				default:
 				}
 			}
-			pause(ctx, failurePause)
+			_ = basic.Sleep(ctx, failurePause)
 		}
 	}()
 	return stop
@@ -234,15 +233,5 @@ func (s *client) dropWatches() {
 			delete(s.watches, path)
 		default:
 		}
-	}
-}
-
-// pause sleeps, or returns when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
