@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,11 +41,6 @@ const (
 	distinctServers          // they are two servers
 )
 
-func (p *pairs) init(members int) {
-	p.known = make(map[[2]int]relation)
-	p.undecided.Store(int64(members * (members - 1) / 2))
-}
-
 // set records what is known of two members. The caller holds the Store's mu.
 func (p *pairs) set(i, j int, k relation) {
 	pair := [2]int{min(i, j), max(i, j)}
@@ -67,34 +61,22 @@ func (q *Store) compareTokens(g *grant) {
 	if q.pairs.undecided.Load() == 0 {
 		return
 	}
-	tokens := g.tokens()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, token := range tokens {
-		for j, other := range tokens[:i] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.copies {
+		for j := range i {
+			a, b := &g.copies[i], &g.copies[j]
 			switch {
-			case token == 0 || other == 0:
-			case token == other:
+			case a.state != present || b.state != present || a.lease.Token == 0 || b.lease.Token == 0:
+			case a.lease.Token == b.lease.Token:
 				q.pairs.set(i, j, suspected)
 			default:
 				q.pairs.set(i, j, distinctServers)
 			}
 		}
 	}
-}
-
-// tokens returns the token of each member, or 0 if the member has not granted the
-// request.
-func (g *grant) tokens() []uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	tokens := make([]uint64, len(g.copies))
-	for i := range g.copies {
-		if c := &g.copies[i]; c.state == present {
-			tokens[i] = c.lease.Token
-		}
-	}
-	return tokens
 }
 
 // suspects returns the members that may be the same server as another member.
@@ -124,49 +106,44 @@ func (q *Store) checkDistinct(ctx context.Context, r *driver.Request) error {
 	if len(members) == 0 {
 		return nil
 	}
-	p := &probes{quorum: q, request: r, key: probeKey(r.Key)}
-	defer p.releaseAll()
-	began := time.Now()
+	over := make(chan struct{}) // no probe is released before the last member has answered
+	defer close(over)
+	key, began := probeKey(r.Key), time.Now()
 	var granted []int
 	for _, i := range members {
-		switch err := p.ask(ctx, i); {
+		switch err := q.probe(ctx, i, r, key, over); {
 		case err == nil:
 			granted = append(granted, i)
 		case ctx.Err() == nil && len(granted) > 0 && errors.As(err, new(*driver.HeldError)):
 			return q.markSame(i, granted)
 		}
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if time.Since(began) < r.TTL/2 { // otherwise the first probe's lock may have ended before the last probe
-		q.markDistinct(granted)
+		for n, i := range granted {
+			for _, j := range granted[:n] {
+				q.pairs.set(i, j, distinctServers)
+			}
+		}
 	}
 	if len(granted) < len(members) {
-		q.mu.Lock()
 		q.pairs.retryAfter = time.Now().Add(probePause)
-		q.mu.Unlock()
 	}
 	return nil
 }
 
-// probes acquire the lock with a random key from several members, one after the other.
-// They hold all acquired locks until the last member has answered.
-type probes struct {
-	quorum  *Store
-	request *driver.Request // the Acquire that needs the result
-	key     string
-
-	mu      sync.Mutex // guards all below
-	granted []answer[driver.Lease]
-	ended   bool
-}
-
-// ask probes one member.
-func (p *probes) ask(ctx context.Context, i int) error {
-	q := p.quorum
-	r := driver.Request{Key: p.key, Owner: q.tryOwner(p.request.Owner), TTL: p.request.TTL}
+// probe acquires the lock of a probe from one member, for an Acquire, and releases it in the background when the probes are
+// over.
+func (q *Store) probe(ctx context.Context, i int, of *driver.Request, key string, over <-chan struct{}) error {
+	r := driver.Request{Key: key, Owner: q.tryOwner(of.Owner), TTL: of.TTL}
 	answers, err := callAll(ctx, q, attemptTimeout(r.TTL), []int{i}, func(ctx context.Context, _ int) (struct{}, error) {
 		_, err := q.members[i].acquire(ctx, r)
 		if err == nil || !driver.VerdictOf(err).LeavesNothing() {
-			p.record(i, driver.Lease{Request: r, Unanswered: err != nil})
+			q.running.Go(func() {
+				<-over
+				q.members[i].releaser.Add(driver.Lease{Request: r, Unanswered: err != nil})
+			})
 		}
 		return struct{}{}, err
 	})
@@ -177,46 +154,11 @@ func (p *probes) ask(ctx context.Context, i int) error {
 	return cmp.Or(err, a.err)
 }
 
-// record stores a lease that a member has granted, or may still grant.
-func (p *probes) record(i int, l driver.Lease) {
-	p.mu.Lock()
-	late := p.ended
-	if !late {
-		p.granted = append(p.granted, answer[driver.Lease]{at: i, value: l})
-	}
-	p.mu.Unlock()
-	if late {
-		p.quorum.members[i].releaser.Add(l)
-	}
-}
-
-// releaseAll releases all probes in the background.
-func (p *probes) releaseAll() {
-	p.mu.Lock()
-	p.ended = true
-	granted := p.granted
-	p.mu.Unlock()
-	for _, a := range granted {
-		p.quorum.members[a.at].releaser.Add(a.value)
-	}
-}
-
 // probeKey returns a key that no other client uses. It has the prefix of the given key,
 // so that access rules for the key apply.
 func probeKey(key string) string {
 	random := ":" + rand.Text()
 	return key[:min(len(key), driver.MaxKeyLen-len(random))] + random
-}
-
-// markDistinct records that all the given members are different servers.
-func (q *Store) markDistinct(members []int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for n, i := range members {
-		for _, j := range members[:n] {
-			q.pairs.set(i, j, distinctServers)
-		}
-	}
 }
 
 // markSame records, permanently, that a member is the same server as one of the others.

@@ -1,4 +1,4 @@
-// Inspect and ForceRelease.
+// Inspect, ForceRelease and SetMetadata.
 
 package quorumstore
 
@@ -117,6 +117,42 @@ func (q *Store) ForceRelease(ctx context.Context, key string) error {
 	return driver.ErrNotHeld
 }
 
+// SetMetadata implements [driver.Store] if all members do. It changes the metadata
+// of all copies of the lease, and returns nil once a majority has confirmed that.
+func (q *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
+	if !q.Describe().SetsMetadata {
+		return q.Base.SetMetadata(ctx, l, metadata)
+	}
+	if err := basic.Cause(ctx); err != nil {
+		return err
+	}
+	g := q.find(&l)
+	if g == nil {
+		return driver.ErrNotHeld
+	}
+	leases, at := g.present(&l)
+	answers, err := callAll(ctx, q, inspectTimeout, at, func(ctx context.Context, i int) (struct{}, error) {
+		return struct{}{}, q.members[i].store.SetMetadata(ctx, leases[i], metadata)
+	})
+	if err != nil {
+		return err
+	}
+	c := releaseCount{members: len(q.members), need: q.need(&l.Request), absent: len(q.members) - len(at)}
+	for range at {
+		a, err := next(ctx, answers)
+		if err != nil {
+			return err
+		}
+		if c.add(a); c.released >= c.need {
+			return nil
+		}
+	}
+	if len(c.errs) == 0 || c.notHeld() {
+		return driver.ErrNotHeld
+	}
+	return fmt.Errorf("quorumstore: no majority confirmed the metadata: %w", c.errs)
+}
+
 // askAll calls f for all members, and waits until each has answered or its call has timed
 // out.
 func askAll[A any](ctx context.Context, q *Store, f func(context.Context, driver.Store) (A, error)) ([]answer[A], error) {
@@ -140,5 +176,5 @@ func askAll[A any](ctx context.Context, q *Store, f func(context.Context, driver
 	return all, nil
 }
 
-// inspectTimeout bounds the answer of one member to Inspect or ForceRelease.
+// inspectTimeout bounds the answer of one member to Inspect, ForceRelease or SetMetadata.
 const inspectTimeout = time.Second

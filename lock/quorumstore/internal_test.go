@@ -304,9 +304,8 @@ func TestARenewalIsDecidedAsSoonAsPossible(t *testing.T) {
 				})
 				tl := newTally(q, []driver.Lease{permitAt(q, limit)})
 				for i, kind := range seq {
-					p := tl.parts[i]
-					p.out = []renewal.Outcome{[]renewal.Outcome{renewal.Renewed, renewal.Lost, renewal.Unknown}[kind]}
-					tl.add(answer[*memberBatch]{at: i, value: p})
+					o := []renewal.Outcome{renewal.Renewed, renewal.Lost, renewal.Unknown}[kind]
+					tl.add(answer[[]renewal.Outcome]{at: i, value: []renewal.Outcome{o}})
 				}
 				v := &tl.votes[0]
 				assert.Equal(t, only(can, "renewed"), v.outcome() == renewal.Renewed, "%d of %d: %v", need, n, seq)

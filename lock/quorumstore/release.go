@@ -19,9 +19,7 @@ import (
 // background.
 func (q *Store) Release(ctx context.Context, l driver.Lease) error {
 	out := make([]error, 1)
-	q.releaseBatch(ctx, []driver.Lease{l}, out, func(ctx context.Context, m *member, batch []driver.Lease, out []error) {
-		out[0] = m.store.Release(ctx, batch[0])
-	})
+	q.releaseBatch(ctx, []driver.Lease{l}, out)
 	return out[0]
 }
 
@@ -31,17 +29,12 @@ func (q *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 	if !q.Describe().ReleasesAll {
 		return q.Base.ReleaseAll(ctx, batch, out)
 	}
-	q.releaseBatch(ctx, batch, out, func(ctx context.Context, m *member, batch []driver.Lease, out []error) {
-		m.releaser.Release(ctx, batch, out)
-	})
+	q.releaseBatch(ctx, batch, out)
 	return nil
 }
 
-// sendReleases is how a member is asked to release leases.
-type sendReleases = func(ctx context.Context, m *member, batch []driver.Lease, out []error)
-
 // releaseBatch releases leases, and writes the error of each to out.
-func (q *Store) releaseBatch(ctx context.Context, batch []driver.Lease, out []error, send sendReleases) {
+func (q *Store) releaseBatch(ctx context.Context, batch []driver.Lease, out []error) {
 	fail := func(err error) {
 		for j := range out {
 			out[j] = err
@@ -54,7 +47,7 @@ func (q *Store) releaseBatch(ctx context.Context, batch []driver.Lease, out []er
 	c := startReleases(q, batch)
 	began := time.Now()
 	answers, err := callAll(ctx, q, min(c.ttl, maxAttemptTimeout), c.asked, func(ctx context.Context, i int) ([]error, error) {
-		return c.parts[i].release(ctx, q.members[i], send), nil
+		return c.parts[i].release(ctx, q.members[i]), nil
 	})
 	if err != nil {
 		fail(err)
@@ -78,27 +71,36 @@ type releases struct {
 	quorum    *Store
 	grants    []*grant
 	counts    []releaseCount
-	parts     []*memberReleases // one per member
-	asked     []int             // the members that may have copies
-	undecided int               // number of undecided leases
-	ttl       time.Duration     // the longest of all leases
+	parts     []*part       // one per member
+	asked     []int         // the members that may have copies
+	undecided int           // number of undecided leases
+	ttl       time.Duration // the longest of all leases
 }
 
-// memberReleases are the leases that one member is asked to release.
-type memberReleases struct {
-	at     int // index of the member
-	index  []int
+// part is the leases of a batch that one member is asked about.
+type part struct {
+	at     int   // index of the member
+	index  []int // of the leases in the batch
 	grants []*grant
-	leases []driver.Lease
+	leases []driver.Lease // as the member knows them
+}
+
+func newParts(members int) []*part {
+	parts := make([]*part, members)
+	for i := range parts {
+		parts[i] = &part{at: i}
+	}
+	return parts
+}
+
+func (p *part) add(j int, g *grant, l driver.Lease) {
+	p.index, p.grants, p.leases = append(p.index, j), append(p.grants, g), append(p.leases, l)
 }
 
 // startReleases ends the grants of leases and distributes the leases over the members.
 func startReleases(q *Store, batch []driver.Lease) *releases {
 	n := len(q.members)
-	c := &releases{quorum: q, grants: make([]*grant, len(batch)), counts: make([]releaseCount, len(batch))}
-	for i := range q.members {
-		c.parts = append(c.parts, &memberReleases{at: i})
-	}
+	c := &releases{quorum: q, grants: make([]*grant, len(batch)), counts: make([]releaseCount, len(batch)), parts: newParts(n)}
 	for j := range batch {
 		l, count := &batch[j], &c.counts[j]
 		c.ttl = max(c.ttl, l.TTL)
@@ -112,8 +114,7 @@ func startReleases(q *Store, batch []driver.Lease) *releases {
 			leases, before := g.release(l)
 			count.released, count.absent = before, n-before-len(leases)
 			for i, lease := range leases {
-				p := c.parts[i]
-				p.index, p.grants, p.leases = append(p.index, j), append(p.grants, g), append(p.leases, lease)
+				c.parts[i].add(j, g, lease)
 			}
 		}
 		if !count.decided() {
@@ -129,10 +130,10 @@ func startReleases(q *Store, batch []driver.Lease) *releases {
 }
 
 // release asks the member. It does not use the memory of the caller of Release.
-func (p *memberReleases) release(ctx context.Context, m *member, send sendReleases) []error {
+func (p *part) release(ctx context.Context, m *member) []error {
 	out := make([]error, len(p.leases))
 	for k := range out {
-		out[k] = storekit.ErrExited // unless send returns
+		out[k] = storekit.ErrExited // unless the member returns
 	}
 	defer func() {
 		for k, g := range p.grants {
@@ -146,7 +147,11 @@ func (p *memberReleases) release(ctx context.Context, m *member, send sendReleas
 		}
 		return out
 	}
-	send(ctx, m, p.leases, out)
+	if len(p.leases) == 1 {
+		out[0] = m.store.Release(ctx, p.leases[0])
+	} else {
+		m.releaser.Release(ctx, p.leases, out)
+	}
 	return out
 }
 
@@ -185,7 +190,7 @@ func (c *releases) finish(out []error, err error) {
 	}
 }
 
-// releaseCount counts the answers for one lease.
+// releaseCount counts the answers for one lease: to a release, or to another change that a majority must confirm.
 type releaseCount struct {
 	members, need    int
 	released, absent int // members that released it, and members that did not have it

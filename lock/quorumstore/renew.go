@@ -47,9 +47,8 @@ func (q *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	}
 	sent := time.Now()
 	t := newTally(q, batch)
-	answers, err := callAll(ctx, q, t.timeout(ctx, sent), q.all(), func(ctx context.Context, i int) (*memberBatch, error) {
-		p := t.parts[i]
-		return p, p.renew(ctx, q.members[i])
+	answers, err := callAll(ctx, q, t.timeout(ctx, sent), q.all(), func(ctx context.Context, i int) ([]renewal.Outcome, error) {
+		return t.parts[i].renew(ctx, q.members[i])
 	})
 	if err != nil {
 		return err
@@ -68,8 +67,8 @@ func (q *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 // tally counts the answers to a Renew.
 type tally struct {
 	votes     []votes
-	parts     []*memberBatch // one for each member
-	undecided int            // number of undecided leases
+	parts     []*part // one for each member
+	undecided int     // number of undecided leases
 	ttl       time.Duration
 	errs      memberErrors
 }
@@ -100,23 +99,11 @@ func (v *votes) outcome() renewal.Outcome {
 	return renewal.Lost
 }
 
-// memberBatch is the part of a batch that one member renews.
-type memberBatch struct {
-	at     int // index of the member
-	index  []int
-	grants []*grant
-	leases []driver.Lease
-	out    []renewal.Outcome
-}
-
 // newTally distributes the leases over the members. A member without a copy counts as a
 // refusal, because it cannot renew the lease.
 func newTally(q *Store, batch []driver.Lease) *tally {
 	n := len(q.members)
-	t := &tally{votes: make([]votes, len(batch)), parts: make([]*memberBatch, n), undecided: len(batch)}
-	for i := range t.parts {
-		t.parts[i] = &memberBatch{at: i}
-	}
+	t := &tally{votes: make([]votes, len(batch)), parts: newParts(n), undecided: len(batch)}
 	for j := range batch {
 		l, v := &batch[j], &t.votes[j]
 		need := q.need(&l.Request)
@@ -136,7 +123,7 @@ func newTally(q *Store, batch []driver.Lease) *tally {
 
 // addVotes adds the copies of a grant to the members' batches, and counts members without
 // a copy as refusals.
-func (g *grant) addVotes(j int, l *driver.Lease, v *votes, parts []*memberBatch) {
+func (g *grant) addVotes(j int, l *driver.Lease, v *votes, parts []*part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.copies {
@@ -145,9 +132,7 @@ func (g *grant) addVotes(j int, l *driver.Lease, v *votes, parts []*memberBatch)
 			v.lost++
 			continue
 		}
-		parts[i].index = append(parts[i].index, j)
-		parts[i].grants = append(parts[i].grants, g)
-		parts[i].leases = append(parts[i].leases, c.of(l))
+		parts[i].add(j, g, c.of(l))
 	}
 }
 
@@ -160,29 +145,26 @@ func (t *tally) timeout(ctx context.Context, now time.Time) time.Duration {
 	return t.ttl / 3
 }
 
-// renew sends the batch to the member. It does not use the memory of Renew's caller.
-func (p *memberBatch) renew(ctx context.Context, m *member) error {
-	p.out = make([]renewal.Outcome, len(p.leases))
+// renew sends the leases to the member. It does not use the memory of Renew's caller.
+func (p *part) renew(ctx context.Context, m *member) ([]renewal.Outcome, error) {
+	out := make([]renewal.Outcome, len(p.leases))
 	if len(p.leases) == 0 {
-		return nil
+		return out, nil
 	}
-	err := m.renew(ctx, p.leases, p.out)
+	err := m.renew(ctx, p.leases, out)
 	for k, g := range p.grants {
-		g.renewed(p.at, p.out[k])
+		g.renewed(p.at, out[k])
 	}
-	return err
+	return out, err
 }
 
-// add counts the answer of a member.
-func (t *tally) add(a answer[*memberBatch]) {
+// add counts the answer of a member, which has no value if the member ended the goroutine of the call.
+func (t *tally) add(a answer[[]renewal.Outcome]) {
 	t.errs.add(a.at, a.err)
-	if a.value == nil {
-		return
-	}
-	for k, j := range a.value.index {
-		v := &t.votes[j]
+	for k, o := range a.value {
+		v := &t.votes[t.parts[a.at].index[k]]
 		before := v.outcome()
-		switch o := a.value.out[k]; {
+		switch {
 		case o == renewal.Renewed:
 			v.renewed++
 		case o.IsLost():
