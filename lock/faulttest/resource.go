@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/fence"
 )
 
@@ -59,7 +60,7 @@ func (r *Resource) write(ctx context.Context, token *uint64, where string) error
 	}
 	if f.kind == loseRequest || f.kind == hang {
 		w.event("a write fails (%s)", where)
-		sleep(ctx, f.d)
+		_ = basic.Sleep(ctx, f.d)
 		return errFault
 	}
 	err := r.effect(token, where)

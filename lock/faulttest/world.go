@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -404,7 +405,7 @@ func (w *world) before(ctx context.Context, op locktest.Op) error {
 		w.mu.Unlock()
 	case hang:
 		w.event("the store hangs: %s", op)
-		sleep(ctx, f.d)
+		_ = basic.Sleep(ctx, f.d)
 		return errFault
 	default:
 		w.happen(f)
@@ -431,18 +432,6 @@ func (w *world) after(_ context.Context, op locktest.Op) error {
 	w.losing[op]--
 	w.eventLocked("an answer is lost: %s", op)
 	return errFault
-}
-
-// sleep returns after d, or when ctx ends. A timer that is due at once crashes the runtime in a bubble, under
-// the race detector of Go 1.26, so sleep makes none.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // ask sees what the client asks and is answered.

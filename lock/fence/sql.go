@@ -160,22 +160,9 @@ func CheckTx(ctx context.Context, tx *sql.Tx, d Dialect, resource string, token 
 //
 // A statement that inserts a row cannot compare tokens in this way. Use [Tx].
 func CheckResult(resource string, token uint64, r sql.Result, err error, stored func() *sql.Row) error {
-	switch {
-	case err != nil:
+	n, err := written("CheckResult", token, r, err, stored)
+	if err != nil || n > 0 {
 		return err
-	case token == 0:
-		return ErrNoToken
-	case r == nil:
-		return errors.New("fence: CheckResult: the result is nil")
-	case stored == nil:
-		return errors.New("fence: CheckResult: the func is nil")
-	}
-	n, err := r.RowsAffected()
-	if err != nil {
-		return fmt.Errorf("fence: count written rows: %w", err)
-	}
-	if n > 0 {
-		return nil
 	}
 	switch err := checkStored(resource, token, stored()); {
 	case errors.Is(err, errNull):
@@ -200,20 +187,10 @@ func CheckResult(resource string, token uint64, r sql.Result, err error, stored 
 // none. Otherwise a row does not exist, has the token NULL, or was excluded as for CheckResult. Call CheckRows in the
 // transaction of the statement, and roll back after an error, or the other rows stay written.
 func CheckRows(resource string, token uint64, want int64, r sql.Result, err error, stored func() *sql.Row) error {
+	n, err := written("CheckRows", token, r, err, stored)
 	switch {
 	case err != nil:
 		return err
-	case token == 0:
-		return ErrNoToken
-	case r == nil:
-		return errors.New("fence: CheckRows: the result is nil")
-	case stored == nil:
-		return errors.New("fence: CheckRows: the func is nil")
-	}
-	n, err := r.RowsAffected()
-	switch {
-	case err != nil:
-		return fmt.Errorf("fence: count written rows: %w", err)
 	case n == want:
 		return nil
 	case n > want:
@@ -228,6 +205,25 @@ func CheckRows(resource string, token uint64, want int64, r sql.Result, err erro
 	}
 	return fmt.Errorf("fence: the statement wrote %d of %d rows of %q, although no stored token is higher than %d: "+
 		"rows are missing, have the token NULL or are excluded by another condition, or the driver counts changed rows only", n, want, resource, token)
+}
+
+// written returns how many rows a statement has written, or the error of a check, which has a name.
+func written(check string, token uint64, r sql.Result, err error, stored func() *sql.Row) (int64, error) {
+	switch {
+	case err != nil:
+		return 0, err
+	case token == 0:
+		return 0, ErrNoToken
+	case r == nil:
+		return 0, fmt.Errorf("fence: %s: the result is nil", check)
+	case stored == nil:
+		return 0, fmt.Errorf("fence: %s: the func is nil", check)
+	}
+	n, err := r.RowsAffected()
+	if err != nil {
+		return 0, fmt.Errorf("fence: count written rows: %w", err)
+	}
+	return n, nil
 }
 
 // errNull is the error for a stored token that is NULL.
