@@ -45,6 +45,9 @@ func stateOf(l driver.Lease) *leaseState {
 // stored records that the server has stored the message seq after another one. It was sent at an
 // instant with a TTL. The state may know a later message, whose answer was read first.
 func (l *leaseState) stored(after, seq uint64, meta []byte, sent time.Time, ttl time.Duration) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if seq > l.seq {
@@ -148,17 +151,15 @@ func (l *leaseState) awaitRenewals(ctx context.Context) error {
 // The message that takes a free lock has an id that follows from the owner. The server stores a
 // message with the same id once within two minutes, and Release uses that to keep out a late request.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
-	if err := s.begin(ctx, r.Mode); err != nil {
-		return driver.Lease{}, err
-	}
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	l, err := s.acquire(bounded, r, entry{})
-	if err != nil {
-		return driver.Lease{}, s.failed(ctx, "acquire", r.Key, notSent(err))
-	}
-	l, err = s.withState(bounded, l)
-	return l, s.failed(ctx, "acquire", r.Key, err)
+	var l driver.Lease
+	err := s.call(ctx, r.Mode, "acquire", r.Key, func(ctx context.Context) (err error) {
+		if l, err = s.acquire(ctx, r, entry{}); err != nil {
+			return notSent(err)
+		}
+		l, err = s.withState(ctx, l)
+		return err
+	})
+	return l, err
 }
 
 // acquire is Acquire of a lock whose last message is known to be cur, which is free. It may be wrong:

@@ -17,122 +17,75 @@ import (
 
 // Inspect implements [driver.Store]. Info.Token is 0 a second after the lock was released.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	if err := s.begin(ctx, driver.Exclusive); err != nil {
-		return driver.Info{}, err
-	}
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	cur, err := s.last(bounded, key)
-	if err != nil {
-		return driver.Info{}, s.failed(ctx, "inspect", key, err)
-	}
-	info := driver.Info{Token: cur.Token}
-	switch {
-	case cur.isFree():
-	case cur.State == kept:
-		info.FreeIn = cur.left(s.serverNow(bounded))
-	default:
-		info.Held = 1
-		info.Holders = []driver.Holder{{
-			Mode: driver.Exclusive, Token: cur.Token, ExpiresIn: cur.left(s.serverNow(bounded)),
-			Metadata: string(cur.Metadata), Client: driver.ClientName(cur.Owner),
-		}}
-	}
-	return info, nil
+	var info driver.Info
+	err := s.call(ctx, driver.Exclusive, "inspect", key, func(ctx context.Context) error {
+		cur, err := s.last(ctx, key)
+		if err != nil {
+			return err
+		}
+		info.Token = cur.Token
+		switch {
+		case cur.isFree():
+		case cur.State == kept:
+			info.FreeIn = cur.left(s.serverNow(ctx))
+		default:
+			info.Held = 1
+			info.Holders = []driver.Holder{{
+				Mode: driver.Exclusive, Token: cur.Token, ExpiresIn: cur.left(s.serverNow(ctx)),
+				Metadata: string(cur.Metadata), Client: driver.ClientName(cur.Owner),
+			}}
+		}
+		return nil
+	})
+	return info, err
 }
 
 // ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	return s.failed(ctx, "force the release of", key, s.forceRelease(bounded, key))
-}
-
-func (s *Store) forceRelease(ctx context.Context, key string) error {
-	if err := s.begin(ctx, driver.Exclusive); err != nil {
-		return err
-	}
-	cur, err := s.last(ctx, key)
-	for a := (attempts{}); ; {
-		switch {
-		case err != nil:
-			return err
-		case cur.isFree():
-			return driver.ErrNotHeld
-		}
-		if err := a.next(ctx, cur.seq); err != nil {
-			return err
-		}
-		_, err = s.publish(ctx, s.message(key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, ""))
+	return s.call(ctx, driver.Exclusive, "force the release of", key, func(ctx context.Context) error {
+		var seen entry
+		_, err := s.replace(ctx, key, attempts{}, func(cur entry) (record, time.Duration, error) {
+			if cur.isFree() || seen.seq != 0 && (cur.Token != seen.Token || cur.State != seen.State) { // the holder is gone
+				return record{}, 0, driver.ErrNotHeld
+			}
+			seen = cur
+			return record{State: free, Token: cur.Token}, markerTTL, nil
+		})
 		if err == nil {
 			s.announce(key)
 		}
-		if !errors.Is(err, errConflict) {
-			return err
-		}
-		token, state := cur.Token, cur.State
-		if cur, err = s.last(ctx, key); err == nil && (cur.Token != token || cur.State != state) {
-			return driver.ErrNotHeld // the holder that this call saw is gone
-		}
-	}
+		return err
+	})
 }
 
 // SetMetadata implements [driver.Store]. The expiry of the lease may move forward by up to a
 // second, because the server counts seconds. That of a lease whose last message this Store has not
 // sent may move by up to its TTL.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	return s.failed(ctx, "set the metadata of", l.Key, s.setMetadata(bounded, l, metadata))
-}
-
-func (s *Store) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	if err := s.begin(ctx, l.Mode); err != nil {
+	return s.call(ctx, l.Mode, "set the metadata of", l.Key, func(ctx context.Context) error {
+		_, err := s.rewrite(ctx, l, func(r *record) { r.Metadata = []byte(metadata) })
 		return err
-	}
-	_, err := s.rewrite(ctx, l, func(r *record) { r.Metadata = []byte(metadata) })
-	return err
+	})
 }
 
 // rewrite publishes the last message of a lease again, with a change, and returns its sequence.
 func (s *Store) rewrite(ctx context.Context, l driver.Lease, change func(*record)) (seq uint64, err error) {
-	for a := (attempts{}); ; {
-		cur, err := s.held(ctx, l)
-		if err == nil {
-			err = a.next(ctx, cur.seq)
+	var rec record
+	var left time.Duration
+	done, err := s.replace(ctx, l.Key, attempts{}, func(cur entry) (record, time.Duration, error) {
+		if !cur.isOf(l) {
+			return record{}, 0, driver.ErrNotHeld
 		}
-		if err != nil {
-			return 0, err
-		}
-		left := stateOf(l).rest(cur)
-		rec := cur.record
+		left, rec = stateOf(l).rest(cur), cur.record
 		rec.TTL = left.Milliseconds()
 		change(&rec)
-		sent := time.Now()
-		ack, err := s.publish(ctx, s.message(l.Key, rec, left, cur.seq, ""))
-		if err == nil {
-			if state := stateOf(l); state != nil {
-				state.stored(cur.seq, ack.Sequence, rec.Metadata, sent, left)
-			}
-			return ack.Sequence, nil
-		}
-		if !errors.Is(err, errConflict) {
-			return 0, err
-		}
+		return rec, left, nil
+	})
+	if err != nil {
+		return 0, notHeld(err)
 	}
-}
-
-// held returns the last message of a lease. The error is driver.ErrNotHeld if its owner and token do not
-// hold the lock.
-func (s *Store) held(ctx context.Context, l driver.Lease) (entry, error) {
-	cur, err := s.last(ctx, l.Key)
-	switch {
-	case err != nil && !errors.Is(err, driver.ErrWrongType):
-		return entry{}, err
-	case err != nil || !cur.heldBy(l.Owner) || cur.Token != l.Token:
-		return entry{}, driver.ErrNotHeld
-	}
-	return cur, nil
+	stateOf(l).stored(done.cur.seq, done.seq, rec.Metadata, done.sent, left)
+	return done.seq, nil
 }
 
 // listed is the number of messages that one call of List reads.
@@ -141,20 +94,22 @@ const listed = 1000
 // List implements [driver.Store]. The cursor is the sequence of the next message. A renewal gives a
 // lock a higher sequence, so a lock may be returned twice.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
-	if err := s.begin(ctx, driver.Exclusive); err != nil {
-		return nil, "", err
-	}
 	seq := uint64(1)
 	if cursor != "" {
 		if seq, err = strconv.ParseUint(cursor, 10, 64); err != nil {
 			return nil, "", fmt.Errorf("natsstore: List: bad cursor %q", cursor)
 		}
 	}
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	messages, more, err := s.read(bounded, seq)
+	var messages []*jetstream.RawStreamMsg
+	more := false
+	err = s.call(ctx, driver.Exclusive, "list", prefix, func(ctx context.Context) (err error) {
+		if messages, more, err = s.read(ctx, seq); err != nil {
+			err = contextCause(ctx, err)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, "", fmt.Errorf("natsstore: list: %w", because(s.js, s.of, contextCause(bounded, err)))
+		return nil, "", err
 	}
 	for _, m := range messages {
 		seq = m.Sequence + 1

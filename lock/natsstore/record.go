@@ -39,6 +39,9 @@ type entry struct {
 // heldBy reports whether the owner holds the lock.
 func (e *entry) heldBy(owner string) bool { return e.seq != 0 && e.State == held && e.Owner == owner }
 
+// isOf reports whether the entry is the last message of a lease.
+func (e *entry) isOf(l driver.Lease) bool { return e.heldBy(l.Owner) && e.Token == l.Token }
+
 // isFree reports whether the lock can be taken.
 func (e *entry) isFree() bool { return e.seq == 0 || e.State == free }
 

@@ -5,6 +5,7 @@ package natsstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,47 +15,34 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	return s.failed(ctx, "release", l.Key, s.release(bounded, l))
+	return s.call(ctx, driver.Exclusive, "release", l.Key, func(ctx context.Context) error { return s.release(ctx, l) })
 }
 
 func (s *Store) release(ctx context.Context, l driver.Lease) error {
-	if err := s.begin(ctx, driver.Exclusive); err != nil {
-		return err
-	}
 	if l.Unanswered {
 		if err := s.addTombstone(ctx, l.Owner); err != nil {
 			return err
 		}
 	}
-	for a := (attempts{}); ; {
-		cur, err := s.last(ctx, l.Key)
-		switch {
-		case err != nil && !errors.Is(err, driver.ErrWrongType):
-			return err
-		case err != nil || !cur.heldBy(l.Owner):
-			return driver.ErrNotHeld
+	_, err := s.replace(ctx, l.Key, attempts{}, func(cur entry) (record, time.Duration, error) {
+		if !cur.heldBy(l.Owner) {
+			return record{}, 0, driver.ErrNotHeld
 		}
-		if err := a.next(ctx, cur.seq); err != nil {
-			return err
-		}
-		_, err = s.publish(ctx, s.endMessage(l, cur))
-		if err == nil {
-			s.announce(l.Key)
-		}
-		if !errors.Is(err, errConflict) {
-			return err
-		}
+		rec, ttl := endOf(l, cur.Token)
+		return rec, ttl, nil
+	})
+	if err == nil {
+		s.announce(l.Key)
 	}
+	return notHeld(err)
 }
 
-// endMessage returns the message that ends a lease: it frees the lock, or keeps it taken by nobody.
-func (s *Store) endMessage(l driver.Lease, cur entry) *nats.Msg {
+// endOf returns the record that ends a lease, and its TTL: it frees the lock, or keeps it taken by nobody.
+func endOf(l driver.Lease, token uint64) (record, time.Duration) {
 	if keep := l.Keep(); keep > 0 {
-		return s.message(l.Key, record{State: kept, Token: cur.Token, TTL: keep.Milliseconds()}, keep, cur.seq, "")
+		return record{State: kept, Token: token, TTL: keep.Milliseconds()}, keep
 	}
-	return s.message(l.Key, record{State: free, Token: cur.Token}, markerTTL, cur.seq, "")
+	return record{State: free, Token: token}, markerTTL
 }
 
 // addTombstone makes sure that no message of the owner which takes a lock is stored any more. Such a
@@ -62,23 +50,14 @@ func (s *Store) endMessage(l driver.Lease, cur entry) *nats.Msg {
 // tombstone gets that id before it. The tombstone also keeps out an Acquire that begins later.
 func (s *Store) addTombstone(ctx context.Context, owner string) error {
 	for stored := range maxConflicts {
-		duplicate, err := s.publishTombstone(ctx, owner, takeID(owner, stored))
-		if err != nil || !duplicate {
+		m := nats.NewMsg(s.tombstone(owner))
+		m.Header.Set(jetstream.MsgIDHeader, takeID(owner, stored))
+		m.Header.Set(jetstream.MsgTTLHeader, tombstoneTTL.String())
+		if ack, err := s.publish(ctx, m); err != nil || !ack.Duplicate {
 			return err
 		}
 	}
 	return nil // no id is left
-}
-
-func (s *Store) publishTombstone(ctx context.Context, owner, id string) (duplicate bool, err error) {
-	m := nats.NewMsg(s.tombstone(owner))
-	m.Header.Set(jetstream.MsgIDHeader, id)
-	m.Header.Set(jetstream.MsgTTLHeader, tombstoneTTL.String())
-	ack, err := s.publish(ctx, m)
-	if err != nil {
-		return false, err
-	}
-	return ack.Duplicate, nil
 }
 
 // ReleaseAll implements [driver.Store]. It sends the messages of all leases whose state is
@@ -101,7 +80,8 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 			continue
 		}
 		seq, _, _ := state.next(0)
-		ack, err := s.js.PublishMsgAsync(s.endMessage(l, entry{seq: seq, record: record{Token: l.Token}}), jetstream.WithExpectStream(s.of.Stream))
+		rec, ttl := endOf(l, l.Token)
+		ack, err := s.js.PublishMsgAsync(s.message(l.Key, rec, ttl, seq, ""), jetstream.WithExpectStream(s.of.Stream))
 		messages[i] = pending{ack: ack, err: err}
 	}
 	for i, l := range batch {
@@ -112,19 +92,9 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 
 // released waits for the answer to the message that ends a lease.
 func (s *Store) released(ctx context.Context, l driver.Lease, m pending) error {
-	err := m.err
+	_, err := s.await(ctx, m)
 	if err == nil {
-		select {
-		case <-m.ack.Ok():
-			s.announce(l.Key)
-			return nil
-		case err = <-m.ack.Err():
-			err = publishError(ctx, err)
-		case <-s.closing:
-			err = driver.ErrStoreClosed
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
+		s.announce(l.Key)
 	}
 	if errors.Is(err, errConflict) {
 		return s.Release(ctx, l)

@@ -51,6 +51,23 @@ type pending struct {
 	err   error     // the message was not sent
 }
 
+// await waits for the answer.
+func (s *Store) await(ctx context.Context, m pending) (*jetstream.PubAck, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	select {
+	case ack := <-m.ack.Ok():
+		return ack, nil
+	case err := <-m.ack.Err():
+		return nil, publishError(ctx, err)
+	case <-s.calls.Ctx.Done():
+		return nil, driver.ErrStoreClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // send sends the message that renews a lease, unless its state is not known. The renewal is under way
 // until outcome returns.
 func (s *Store) send(ctx context.Context, l driver.Lease) pending {
@@ -82,19 +99,10 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 	if state != nil {
 		defer state.endRenewal()
 	}
-	err := m.err
+	ack, err := s.await(ctx, m)
 	if err == nil {
-		select {
-		case ack := <-m.ack.Ok():
-			state.stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
-			return renewal.Renewed, nil
-		case err = <-m.ack.Err():
-			err = publishError(ctx, err)
-		case <-s.closing:
-			err = driver.ErrStoreClosed
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
+		state.stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
+		return renewal.Renewed, nil
 	}
 	if !errors.Is(err, errConflict) {
 		return renewal.Unknown, err
@@ -107,32 +115,27 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 func (s *Store) renewAgain(ctx context.Context, l driver.Lease, a attempts) (renewal.Outcome, error) {
 	ctx, cancel := bound(ctx, s.bound)
 	defer cancel()
-	for {
-		cur, err := s.last(ctx, l.Key)
+	outcome := renewal.Unknown
+	done, err := s.replace(ctx, l.Key, a, func(cur entry) (record, time.Duration, error) {
 		switch {
-		case errors.Is(err, driver.ErrWrongType):
-			return renewal.LostTaken, nil
-		case err != nil:
-			return renewal.Unknown, err
 		case cur.isFree(), cur.State == kept:
-			return renewal.LostMissing, nil
-		case !cur.heldBy(l.Owner) || cur.Token != l.Token:
-			return renewal.LostTaken, nil
+			outcome = renewal.LostMissing
+		case !cur.isOf(l):
+			outcome = renewal.LostTaken
+		default:
+			ttl := max(l.TTL, stateOf(l).rest(cur))
+			return renewed(l, cur.Metadata, ttl), ttl, nil
 		}
-		if err := a.next(ctx, cur.seq); err != nil {
-			return renewal.Unknown, err
-		}
-		ttl := max(l.TTL, stateOf(l).rest(cur))
-		sent := time.Now()
-		ack, err := s.publish(ctx, s.message(l.Key, renewed(l, cur.Metadata, ttl), ttl, cur.seq, ""))
-		switch {
-		case err == nil:
-			if state := stateOf(l); state != nil {
-				state.stored(cur.seq, ack.Sequence, cur.Metadata, sent, l.TTL)
-			}
-			return renewal.Renewed, nil
-		case !errors.Is(err, errConflict):
-			return renewal.Unknown, err
-		}
+		return record{}, 0, driver.ErrNotHeld
+	})
+	switch {
+	case err == nil:
+		stateOf(l).stored(done.cur.seq, done.seq, done.cur.Metadata, done.sent, l.TTL)
+		return renewal.Renewed, nil
+	case errors.Is(err, driver.ErrWrongType):
+		return renewal.LostTaken, nil
+	case outcome.IsLost():
+		return outcome, nil
 	}
+	return renewal.Unknown, err
 }

@@ -108,15 +108,10 @@ func (s *Store) withState(ctx context.Context, l driver.Lease) (driver.Lease, er
 // A replicated stream refuses renewals while a save is not stored yet. So Save waits for the renewals
 // under way: one that meets a save gets through before the next save begins.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	return s.failed(ctx, "save the state of", l.Key, s.save(bounded, l, number, data, ttl))
+	return s.call(ctx, l.Mode, "save the state of", l.Key, func(ctx context.Context) error { return s.save(ctx, l, number, data, ttl) })
 }
 
 func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
-	if err := s.begin(ctx, l.Mode); err != nil {
-		return err
-	}
 	state := stateOf(l)
 	if state == nil || state.saving == nil { // the grant was not for a request that is Stateful
 		state = &leaseState{owner: l.Owner, token: l.Token, unsure: true, saving: make(chan struct{}, 1)}
@@ -138,8 +133,11 @@ func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []
 			return err
 		}
 		if state.saved >= number {
-			_, err := s.held(ctx, l)
-			return err
+			cur, err := s.last(ctx, l.Key)
+			if err == nil && !cur.isOf(l) {
+				err = driver.ErrNotHeld
+			}
+			return notHeld(err)
 		}
 		m := s.stateMessage(l.Key, payload, ttl)
 		expect(m, s.subject(l.Key), seq)
@@ -180,11 +178,8 @@ func (s *Store) sureSeq(ctx context.Context, l driver.Lease, state *leaseState) 
 // Forget implements [driver.Store]. A stream cannot delete without another right, so Forget
 // publishes an empty message, which stays for a second.
 func (s *Store) Forget(ctx context.Context, key string) error {
-	bounded, cancel := bound(ctx, s.bound)
-	defer cancel()
-	err := s.begin(bounded, driver.Exclusive)
-	if err == nil {
-		_, err = s.publish(bounded, s.stateMessage(key, nil, markerTTL))
-	}
-	return s.failed(ctx, "forget the state of", key, err)
+	return s.call(ctx, driver.Exclusive, "forget the state of", key, func(ctx context.Context) error {
+		_, err := s.publish(ctx, s.stateMessage(key, nil, markerTTL))
+		return err
+	})
 }

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -58,15 +59,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		filled = *o
 	}
-	if filled.Stream == "" {
-		filled.Stream = defaultStream
-	}
-	if filled.Prefix == "" {
-		filled.Prefix = defaultPrefix
-	}
-	if filled.Replicas == 0 {
-		filled.Replicas = 1
-	}
+	filled.Stream, filled.Prefix, filled.Replicas = cmp.Or(filled.Stream, defaultStream), cmp.Or(filled.Prefix, defaultPrefix), cmp.Or(filled.Replicas, 1)
 	switch {
 	case strings.ContainsAny(filled.Stream, " .*>/\\\t\r\n"):
 		return filled, fmt.Errorf("natsstore: Options.Stream: %q has a character that names of streams must not have", filled.Stream)
@@ -93,8 +86,7 @@ type Store struct {
 
 	addresses []string // see Describe
 
-	closing chan struct{} // closed by close
-	close   func()
+	calls *storekit.Calls // Close does not wait for them
 }
 
 // New returns a store that uses a stream, which CreateStream has created. It asks the server for the
@@ -116,14 +108,9 @@ func New(ctx context.Context, js jetstream.JetStream, options *Options) (*Store,
 	if err != nil {
 		return nil, fmt.Errorf("natsstore: stream %s: %w", o.Stream, err)
 	}
-	closing := make(chan struct{})
 	return &Store{
 		js: own, stream: stream, prefix: o.Prefix, of: o, poll: lastPoll, bound: maxCall,
-		addresses: addressesOf(own.Conn()),
-		closing:   closing, close: sync.OnceFunc(func() {
-			close(closing)
-			own.Conn().Close() // ends the publisher, too
-		}),
+		addresses: storekit.Addresses(own.Conn().Servers()), calls: storekit.NewCalls(),
 	}, nil
 }
 
@@ -135,7 +122,7 @@ func connect(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.
 	defer cancel()
 	nc, err := dial(ctx, js.Conn().Opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to %s: %w", strings.Join(addressesOf(js.Conn()), ", "), err)
+		return nil, nil, fmt.Errorf("connect to %s: %w", strings.Join(storekit.Addresses(js.Conn().Servers()), ", "), err)
 	}
 	own, err := like(js, nc)
 	var stream jetstream.Stream
@@ -166,9 +153,7 @@ func dial(ctx context.Context, o nats.Options) (*nats.Conn, error) {
 		if err == nil {
 			return nc, nil
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		if basic.Sleep(ctx, retryPause) != nil {
 			if cause := context.Cause(ctx); !errors.Is(err, cause) {
 				err = fmt.Errorf("%w: %w", cause, err)
 			}
@@ -259,7 +244,8 @@ func contextCause(ctx context.Context, err error) error {
 // Close closes the store and its connection. It does not wait for calls under way, which return
 // driver.ErrStoreClosed, as later ones do.
 func (s *Store) Close() error {
-	s.close()
+	s.calls.End()
+	s.js.Conn().Close() // ends the publisher, too
 	return nil
 }
 
@@ -288,35 +274,29 @@ func (s *Store) Describe() driver.Description {
 	}
 }
 
-// addressesOf returns the servers that a connection knows.
-func addressesOf(nc *nats.Conn) (addresses []string) {
-	for _, url := range nc.Servers() {
-		_, address, found := strings.Cut(url, "://")
-		if !found {
-			address = url
-		}
-		if _, host, hasUser := strings.Cut(address, "@"); hasUser {
-			address = host
-		}
-		addresses = append(addresses, address)
-	}
-	return addresses
-}
-
 // begin returns the reason not to begin a call, if there is one.
 func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	select {
-	case <-s.closing:
+	if s.calls.Ctx.Err() != nil {
 		return driver.ErrStoreClosed
-	default:
 	}
 	if mode != driver.Exclusive {
 		return errors.ErrUnsupported
 	}
 	return nil
+}
+
+// call runs f within the time of a call, and returns its error as that of a call about a key.
+func (s *Store) call(ctx context.Context, mode driver.Mode, verb, key string, f func(ctx context.Context) error) error {
+	err := s.begin(ctx, mode)
+	if err == nil {
+		bounded, cancel := bound(ctx, s.bound)
+		defer cancel()
+		err = f(bounded)
+	}
+	return s.failed(ctx, verb, key, err)
 }
 
 // hasClosed reports whether an error comes from Close.
@@ -416,14 +396,10 @@ func (a *attempts) next(ctx context.Context, seq uint64) error {
 	switch {
 	case a.used > 0 && a.after == seq:
 		a.pause = min(max(2*a.pause, firstPause), lastPause)
-		timer := time.NewTimer(a.pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
+		if basic.Sleep(ctx, a.pause) != nil {
 			return context.Cause(ctx)
 		}
+		return nil
 	case a.used == maxConflicts:
 		return fmt.Errorf("%d attempts met other requests", maxConflicts)
 	}
@@ -469,4 +445,45 @@ func (s *Store) last(ctx context.Context, key string) (entry, error) {
 		return entry{}, fmt.Errorf("read the lock: %w", err)
 	}
 	return decode(m)
+}
+
+// replaced is what replace has done.
+type replaced struct {
+	cur  entry // the message before
+	seq  uint64
+	sent time.Time
+}
+
+// replace publishes a message after the last one of a lock, from which next makes it. It tries again if the message of
+// another request came first.
+func (s *Store) replace(ctx context.Context, key string, a attempts, next func(cur entry) (record, time.Duration, error)) (replaced, error) {
+	for {
+		cur, err := s.last(ctx, key)
+		if err != nil {
+			return replaced{}, err
+		}
+		rec, ttl, err := next(cur)
+		if err == nil {
+			err = a.next(ctx, cur.seq)
+		}
+		if err != nil {
+			return replaced{}, err
+		}
+		sent := time.Now()
+		ack, err := s.publish(ctx, s.message(key, rec, ttl, cur.seq, ""))
+		switch {
+		case err == nil:
+			return replaced{cur, ack.Sequence, sent}, nil
+		case !errors.Is(err, errConflict):
+			return replaced{}, err
+		}
+	}
+}
+
+// notHeld makes the error of a call about a lease driver.ErrNotHeld if the subject has another message than that of a lock.
+func notHeld(err error) error {
+	if errors.Is(err, driver.ErrWrongType) {
+		return driver.ErrNotHeld
+	}
+	return err
 }

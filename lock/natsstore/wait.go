@@ -143,18 +143,16 @@ func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
 
 // sleep returns after a release, after the pause, or with an error at the end of ctx or the store.
 func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		if !w.failing.IsZero() {
 			return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 		}
 		return context.Cause(ctx)
-	case <-w.store.closing:
+	case <-w.store.calls.Ctx.Done():
 		return driver.ErrStoreClosed
 	case <-w.wake:
-	case <-timer.C:
+	case <-time.After(pause):
 	}
 	return nil
 }
