@@ -34,8 +34,7 @@ const defaultCheckTTL = 30 * time.Second
 // comment needs +info and +config|get (+config before Redis 7) so that Check sees everything.
 //
 // Check writes no key. It tries the commands of the store on a key that does not exist, in
-// forms that change nothing, or asks ACL DRYRUN if the user may. It publishes two messages at most, to
-// itself. A refused command may appear in ACL LOG.
+// forms that change nothing. It publishes two messages at most, to itself. A refused command may appear in ACL LOG.
 //
 // Check returns when all servers have answered. A request has no longer than Options.Timeout,
 // and a server that does not answer is a finding. The error is that of ctx, driver.ErrStoreClosed,

@@ -119,7 +119,7 @@ func TestACheckFindsEachBadSetting(t *testing.T) {
 		"no scripts":       {with("--rename-command", "EVAL", ""), []string{"unsafe no-script"}, "nknown command"},
 		"a node of a cluster": {
 			with("--cluster-enabled", "yes"),
-			append([]string{"unsafe write-refused", "unsafe cluster-node"}, unseenRights()...),
+			[]string{"unsafe write-refused", "unsafe cluster-node", "not known rights-locks"},
 			"CLUSTERDOWN",
 		},
 	} {
@@ -132,15 +132,6 @@ func TestACheckFindsEachBadSetting(t *testing.T) {
 			assert.Equal(t, !strings.HasPrefix(test.want[0], "unsafe"), report.Safe())
 		})
 	}
-}
-
-// unseenRights is what a check does not know if the server executes no script and has no ACL
-// DRYRUN.
-func unseenRights() []string {
-	if testredis.Since(7, 0) {
-		return nil
-	}
-	return []string{"not known rights-locks"}
 }
 
 func TestACheckFindsAReplica(t *testing.T) {

@@ -40,16 +40,16 @@ var rightsNeeded = []rightsGroup{
 	{"rights-inspecting", Note, []string{"lrange KEY 0 0"}},
 }
 
-// directRights has the commands that the store sends itself, not in a script.
+// directRights has the commands that the store sends itself, not in a script. tryInScript tries EVAL, and trySubscribe SUBSCRIBE.
 var directRights = []rightsGroup{
-	{"rights-locks", Unsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY", "eval return 1 KEY"}},
-	{"rights-messages", Warning, []string{"subscribe CHANNEL", "unsubscribe CHANNEL", "ping"}},
+	{"rights-locks", Unsafe, []string{"evalsha 0000000000000000000000000000000000000000 1 KEY"}},
+	{"rights-messages", Warning, []string{"ping"}},
 	{"rights-inspecting", Note, []string{"scan 0"}},
 }
 
 // clusterRights has the command that only a cluster needs besides CLUSTER SLOTS, without which
-// no node is known.
-var clusterRights = rightsGroup{"rights-cluster", Warning, []string{"asking"}}
+// no node is known. ASKING lasts for one command.
+var clusterRights = rightsGroup{"rights-cluster", Warning, []string{"asking", "time"}}
 
 // replicaRights has the command that only Options.Replicas needs.
 var replicaRights = rightsGroup{"rights-replicas", Unsafe, []string{"wait 0 1"}}
@@ -103,11 +103,7 @@ func (c *serverCheck) tryRights(ctx context.Context) error {
 		return nil
 	}
 	refused := make(map[string][]string) // by code
-	asked, err := c.dryRun(ctx, refused)
-	if err == nil && !asked {
-		err = c.tryCommands(ctx, refused)
-	}
-	if err != nil {
+	if err := c.tryCommands(ctx, refused); err != nil {
 		return err
 	}
 	if c.infoErr != nil {
@@ -146,61 +142,8 @@ func (c *serverCheck) allow(list []string) string {
 	return line
 }
 
-// dryRun asks ACL DRYRUN for each command. It reports false if the server or the user does not
-// have that.
-func (c *serverCheck) dryRun(ctx context.Context, refused map[string][]string) (asked bool, err error) {
-	whoami := redisconn.NewCommand("acl", "whoami")
-	if err := c.do(ctx, whoami); err != nil {
-		return false, err
-	}
-	user, ok := whoami.Reply.(string)
-	if !ok {
-		return false, nil
-	}
-	var commands []*redisconn.Command
-	var codes, names []string
-	groups := slices.Concat(rightsNeeded, directRights)
-	if c.Redis.IsCluster() {
-		groups = append(groups, clusterRights)
-	}
-	if c.Replicas > 0 {
-		groups = append(groups, replicaRights)
-	}
-	for _, g := range groups {
-		for _, form := range g.forms {
-			args := []any{"acl", "dryrun", user}
-			for word := range strings.FieldsSeq(form) {
-				args = append(args, c.fill(word))
-			}
-			commands = append(commands, redisconn.NewCommand(args...))
-			codes, names = append(codes, g.code), append(names, nameOf(form))
-		}
-	}
-	if err := c.do(ctx, commands...); err != nil {
-		return false, err
-	}
-	for i, command := range commands {
-		switch answer, _ := command.Reply.(string); {
-		case command.Err != nil && !strings.Contains(command.Err.Error(), "not found"):
-			return false, nil
-		case command.Err != nil:
-			refused[codes[i]] = append(refused[codes[i]], names[i]+": "+redisconn.UnknownCommand)
-		case answer != "OK":
-			refused[codes[i]] = append(refused[codes[i]], names[i]+": "+redisconn.NoPermission)
-		}
-	}
-	return true, nil
-}
-
 // tryCommands tries each command.
 func (c *serverCheck) tryCommands(ctx context.Context, refused map[string][]string) error {
-	scan := redisconn.NewCommand("scan", 0, "count", 1)
-	byDigest := redisconn.NewCommand("evalsha", strings.Repeat("0", 40), 1, c.key)
-	ping := redisconn.NewCommand("ping")
-	asking := redisconn.NewCommand("asking") // lasts for one command
-	if err := c.do(ctx, byDigest, ping, scan, asking, redisconn.NewCommand("time")); err != nil {
-		return err
-	}
 	note := func(code, name string, err error) {
 		if err == nil {
 			return
@@ -209,18 +152,32 @@ func (c *serverCheck) tryCommands(ctx context.Context, refused map[string][]stri
 			refused[code] = append(refused[code], name+": "+why)
 		}
 	}
-	note("rights-locks", "evalsha", byDigest.Err)
-	note("rights-messages", "ping", ping.Err)
-	note("rights-inspecting", "scan", scan.Err)
+	groups := slices.Clone(directRights)
 	if c.Redis.IsCluster() {
-		note("rights-cluster", "asking", asking.Err)
+		groups = append(groups, clusterRights)
 	}
 	if c.Replicas > 0 {
-		wait := redisconn.NewCommand("wait", 0, 1)
-		if err := c.do(ctx, wait); err != nil {
-			return err
+		groups = append(groups, replicaRights)
+	}
+	var commands []*redisconn.Command
+	var codes []string
+	for _, g := range groups {
+		for _, form := range g.forms {
+			var args []any
+			for word := range strings.FieldsSeq(form) {
+				if word == "KEY" {
+					word = c.key
+				}
+				args = append(args, word)
+			}
+			commands, codes = append(commands, redisconn.NewCommand(args...)), append(codes, g.code)
 		}
-		note(replicaRights.code, "wait", wait.Err)
+	}
+	if err := c.do(ctx, commands...); err != nil {
+		return err
+	}
+	for i, command := range commands {
+		note(codes[i], command.Args[0].(string), command.Err)
 	}
 	note("rights-messages", "subscribe", c.subscribeErr)
 	return c.tryInScript(ctx, note)
@@ -333,17 +290,6 @@ func (c *serverCheck) tryWrite(ctx context.Context) error {
 		c.add(Unsafe, "write-refused", command.Err.Error())
 	}
 	return nil
-}
-
-// fill replaces the words KEY and CHANNEL of a form.
-func (c *serverCheck) fill(word string) string {
-	switch word {
-	case "KEY":
-		return c.key
-	case "CHANNEL":
-		return c.channel
-	}
-	return word
 }
 
 // nameOf returns the command of a form.
