@@ -306,16 +306,9 @@ func (c *cluster) suspect(n *Node) {
 // mayHaveMoved reports whether an error means that another node may serve the slots: the
 // connection failed, or the node replied that it does not serve.
 func mayHaveMoved(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	for _, code := range []string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {
-		if redis.HasErrorPrefix(err, code) {
-			return true
-		}
-	}
-	return false
+	return !redisnode.IsAnswered(err) || slices.ContainsFunc([]string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"}, func(code string) bool {
+		return redis.HasErrorPrefix(err, code)
+	})
 }
 
 // redirected reports whether an error of the node with address from is a redirection, which has not executed the command. It is

@@ -56,9 +56,6 @@ func (n *Node) Send(ctx context.Context, b *Batch) error {
 	}
 	defer q.pass(l)
 	_, err := q.exec(ctx, l, until, b.calls, b)
-	if b.info != nil {
-		n.notices.identified(b.info, b.links)
-	}
 	return err
 }
 

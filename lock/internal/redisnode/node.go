@@ -296,6 +296,9 @@ func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call
 			break
 		}
 	}
+	if b != nil && b.info != nil {
+		n.notices.identified(b.info, b.links)
+	}
 	if sent, err = l.end(ctx, err, late); err != nil {
 		n.failures.Add(1)
 		// Renewals have more time, and a dial that hangs must not hold their lanes.

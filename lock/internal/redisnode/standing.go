@@ -140,14 +140,9 @@ func (n *Node) connect() error {
 		n.standing.master = ""
 		n.masterMoved()
 	}
-	l := n.standing.lane()
-	defer func() { clear(l.calls); l.calls = l.calls[:0] }()
-	l.calls = append(l.calls, call{args: []any{"ping"}})
-	sent, err := n.standing.exec(n.ctx, l, time.Now().Add(n.timeout), l.calls, &b)
-	if b.info != nil {
-		n.notices.identified(b.info, b.links)
-	}
-	switch reply := l.calls[0].cmd; {
+	ping := []call{{args: []any{"ping"}}}
+	sent, err := n.standing.exec(n.ctx, n.standing.lane(), time.Now().Add(n.timeout), ping, &b)
+	switch reply := ping[0].cmd; {
 	case err != nil && sent.IsZero():
 		return driver.NotSent.Error(err)
 	case err != nil:
