@@ -101,10 +101,14 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 	if err != nil {
 		return err
 	}
+	var refuse time.Duration
+	if l.Unanswered {
+		refuse = rediskit.Tombstone
+	}
 	c := call{
 		script: releaseScript,
 		keys:   []string{st.name, lockChannel(st.name), tombstoneKey(st.name, st.owner), metadataPrefix(st.name) + st.owner},
-		args:   []any{st.owner, publish, rediskit.Refuse(l).Milliseconds()},
+		args:   []any{st.owner, publish, refuse.Milliseconds()},
 	}
 	switch {
 	case l.Mode != driver.Exclusive:

@@ -74,6 +74,9 @@ func (s *Store) publishCommand(ctx context.Context, name string) (string, error)
 }
 
 func (s *Store) probeSharding(ctx context.Context, name string) error {
+	if s.redis == nil {
+		return rediskit.ErrZeroStore
+	}
 	if err := s.redis.Begin(ctx); err != nil {
 		return err
 	}

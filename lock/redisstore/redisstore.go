@@ -321,14 +321,20 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 			c.free()
 		}
 	}
-	return failed("release", l.Key, err)
+	if err != nil {
+		return failed("release", l.Key, err)
+	}
+	return nil
 }
 
 // releaseArgs returns the script that releases a lease, and its arguments. The first two are
 // nil, because the client sets them. The call that holds the arguments may be freed after a reply;
 // it is nil in the shared modes.
 func (s *Store) releaseArgs(l *driver.Lease) (*redisnode.Script, []any, *exclusiveCall) {
-	refuse := rediskit.Refuse(l)
+	var refuse time.Duration
+	if l.Unanswered {
+		refuse = rediskit.Tombstone
+	}
 	if l.Mode != driver.Exclusive {
 		k := s.sharedKeys(l.Key, l.Owner)
 		owner := wireOwner(&l.Request)

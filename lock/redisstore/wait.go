@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
 const (
@@ -38,6 +39,9 @@ const (
 // error if a request fails and no answer has come for as long as a place lasts.
 func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (lease driver.Lease, err error) {
 	err = check(&r, true)
+	if err == nil && s.redis == nil {
+		err = rediskit.ErrZeroStore
+	}
 	if err == nil {
 		err = s.redis.Begin(ctx)
 	}

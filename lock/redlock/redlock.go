@@ -161,8 +161,11 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 // releaseArgs returns the arguments of the release script. The first two are nil, because the client
 // sets them.
 func releaseArgs(l *driver.Lease, k keys) []any {
-	owner := l.Owner
-	return []any{nil, nil, 2, &k.lock, &k.tombstone, &owner, rediskit.Refuse(l).Milliseconds()}
+	owner, refuse := l.Owner, time.Duration(0)
+	if l.Unanswered {
+		refuse = rediskit.Tombstone
+	}
+	return []any{nil, nil, 2, &k.lock, &k.tombstone, &owner, refuse.Milliseconds()}
 }
 
 // Import implements [driver.Store]. Any store with the same servers and [Options.Prefix] can take

@@ -43,7 +43,7 @@ type Client struct {
 
 	oneByOne atomic.Bool // see OneByOne
 
-	*redisnode.Calls // End, Go, Wait, Cancel, Context, ReportEvents and Reason
+	*redisnode.Calls // Begin, End, Go, Wait, Cancel, Context, ReportEvents and Reason
 }
 
 // noteAnswer notes an answer that does not refuse the login.
@@ -83,14 +83,6 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		return nil, fmt.Errorf("rdb has type %T, need *redis.Client or *redis.ClusterClient: %w", rdb, errors.ErrUnsupported)
 	}
 	return c, nil
-}
-
-// Begin is that of Calls. For a nil Client it returns ErrZeroStore.
-func (c *Client) Begin(ctx context.Context) error {
-	if c == nil {
-		return ErrZeroStore
-	}
-	return c.Calls.Begin(ctx)
 }
 
 // Close closes all connections. Call Cancel first.
@@ -152,6 +144,9 @@ func (c *Client) Master(ctx context.Context, slot uint16) (*Node, error) {
 // driver.Verdict, and their texts do not contain secret. After a reply, nothing refers to args or to what they point
 // to. After an error, go-redis may still be writing them.
 func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, args []any) (Reply, error) {
+	if c == nil {
+		return Reply{}, ErrZeroStore
+	}
 	if err := c.Begin(ctx); err != nil {
 		return Reply{}, err
 	}

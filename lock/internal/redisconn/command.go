@@ -24,6 +24,9 @@ func NewCommand(args ...any) *Command { return &Command{Args: args} }
 
 // Do sends commands to a node, as [redisnode.Node.Do] does. It follows no redirections.
 func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
+	if c == nil {
+		return ErrZeroStore
+	}
 	if err := c.Begin(ctx); err != nil {
 		return err
 	}
@@ -47,6 +50,9 @@ func (c *Client) Do(ctx context.Context, n *Node, commands ...*Command) error {
 // server. If fresh is set, Masters asks the cluster first. If a slot has no known node, the error names it, and
 // nodes are those of the others: a visit of them would miss the keys of that slot.
 func (c *Client) Masters(ctx context.Context, fresh bool) (nodes []*Node, owners uint64, err error) {
+	if c == nil {
+		return nil, 0, ErrZeroStore
+	}
 	if err := c.Begin(ctx); err != nil {
 		return nil, 0, err
 	}

@@ -65,18 +65,10 @@ func CheckOptions(store string, timeout *time.Duration, poolSize *int) error {
 	return nil
 }
 
-// tombstone is how long the server refuses an owner that was released with an
+// Tombstone is how long the server refuses an owner that was released with an
 // unanswered request. It must exceed the longest time that such a request can be on
 // its way.
-const tombstone = 60 * time.Second
-
-// Refuse returns for how long the server must refuse later requests of the owner of a lease that is released.
-func Refuse(l *driver.Lease) time.Duration {
-	if l.Unanswered {
-		return tombstone
-	}
-	return 0
-}
+const Tombstone = 60 * time.Second
 
 // Source returns the text of the script lua/name.lua and of the files that it requires. It panics if one of them does not exist.
 func Source(files embed.FS, name string) string {

@@ -151,9 +151,14 @@ func (c *call[S]) free() {
 // serve sends the leases of a batch until the judge has decided about each. It passes leases that cannot be sent to the
 // judge at once.
 func (c *call[S]) serve(ctx context.Context, batch []driver.Lease, j judge[S]) {
-	err := c.plan.Redis.Begin(ctx)
-	if err == nil {
-		defer c.plan.Redis.End()
+	var err error
+	switch {
+	case ctx == nil:
+		err = ErrNilContext
+	case c.plan.Redis == nil:
+		err = ErrZeroStore
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
 	for i := range batch {
 		c.items = append(c.items, Item[S]{Lease: &batch[i], index: i})
