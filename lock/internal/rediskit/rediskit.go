@@ -48,14 +48,14 @@ func ParseDone(reply any) error {
 
 // The defaults of options, and their bounds.
 const (
-	DefaultTimeout  = 3 * time.Second
+	defaultTimeout  = 3 * time.Second
 	DefaultPoolSize = 16
 	maxPoolSize     = 10_000 // go-redis allocates room for all of them at once
 )
 
 // CheckOptions checks the options that all stores have, and sets their defaults. Errors begin with the name of the store.
 func CheckOptions(store string, timeout *time.Duration, poolSize *int) error {
-	*timeout, *poolSize = cmp.Or(*timeout, DefaultTimeout), cmp.Or(*poolSize, DefaultPoolSize)
+	*timeout, *poolSize = cmp.Or(*timeout, defaultTimeout), cmp.Or(*poolSize, DefaultPoolSize)
 	switch {
 	case *timeout < 0:
 		return fmt.Errorf("%s: Options.Timeout must be above 0, got %v", store, *timeout)
