@@ -23,19 +23,16 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	if err := s.check(r); err != nil {
 		return driver.Lease{}, err
 	}
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return driver.Lease{}, err
-	}
-	defer end()
-	l, st, err := s.tryAcquire(ctx, r)
-	switch {
-	case err != nil:
-		return driver.Lease{}, s.failed(ctx, "acquire", r.Key, err)
-	case l.Token > 0:
-		return l, nil
-	}
-	return driver.Lease{}, &driver.HeldError{Key: r.Key, ExpiresIn: s.expiresIn(ctx, st.lock)}
+	var l driver.Lease
+	err := s.call(ctx, "acquire", r.Key, func(ctx context.Context) (err error) {
+		var st standing
+		l, st, err = s.tryAcquire(ctx, r)
+		if err == nil && l.Token == 0 {
+			err = &driver.HeldError{Key: r.Key, ExpiresIn: s.expiresIn(ctx, st.lock)}
+		}
+		return err
+	})
+	return l, err
 }
 
 // standing is what the server knew of a key when it did not grant a request.
@@ -162,11 +159,6 @@ func (s *Store) look(ctx context.Context, r driver.Request, answer *clientv3.Txn
 	if st.place == nil {
 		return st, nil
 	}
-	return s.lookBefore(ctx, r, st)
-}
-
-// lookBefore finds the place before that of the owner.
-func (s *Store) lookBefore(ctx context.Context, r driver.Request, st standing) (standing, error) {
 	options := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(st.place.CreateRevision-1))
 	got, err := s.client.Get(ctx, s.queueKeys(r.Key), options...)
 	if err != nil {

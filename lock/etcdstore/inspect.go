@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -19,25 +20,27 @@ const (
 )
 
 // Inspect implements [driver.Store]. The token of a free lock is 0.
-func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	defer end()
+func (s *Store) Inspect(ctx context.Context, key string) (info driver.Info, err error) {
+	err = s.call(ctx, "inspect", key, func(ctx context.Context) (err error) {
+		info, err = s.inspect(ctx, key)
+		return err
+	})
+	return info, err
+}
+
+func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, err error) {
 	answer, err := s.client.Txn(ctx).Then(
 		clientv3.OpGet(s.lockKey(key)),
 		clientv3.OpGet(s.metaKey(key)),
 		clientv3.OpGet(s.queueKeys(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(maxPlaces)),
 	).Commit()
 	if err != nil {
-		return driver.Info{}, s.failed(ctx, "inspect", key, err)
+		return info, err
 	}
-	var info driver.Info
 	if lock := only(answer.Responses[0]); lock != nil {
 		owner, _, ok := parse(lock)
 		if !ok {
-			return driver.Info{}, fmt.Errorf("etcdstore: inspect %q: %w", key, driver.ErrWrongType)
+			return info, driver.ErrWrongType
 		}
 		h := driver.Holder{Token: uint64(lock.CreateRevision), Client: driver.ClientName(owner), ExpiresIn: s.expiresIn(ctx, lock)} //nolint:gosec // a revision is above 0
 		if meta := only(answer.Responses[1]); meta != nil && meta.Lease == lock.Lease {
@@ -57,32 +60,35 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 
 // ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
+	return s.call(ctx, "force release of", key, func(ctx context.Context) error {
+		kv, err := s.lock(ctx, key)
+		if err != nil {
+			return err
+		}
+		lock := s.lockKey(key)
+		answer, err := s.client.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(lock), "=", kv.CreateRevision),
+		).Then(clientv3.OpDelete(lock), clientv3.OpDelete(s.metaKey(key))).Commit()
+		if err == nil && !answer.Succeeded {
+			err = driver.ErrNotHeld
+		}
 		return err
-	}
-	defer end()
-	lock := s.lockKey(key)
-	got, err := s.client.Get(ctx, lock)
-	if err != nil {
-		return s.failed(ctx, "force release of", key, err)
-	}
-	if len(got.Kvs) == 0 {
-		return driver.ErrNotHeld
-	}
-	if _, _, ok := parse(got.Kvs[0]); !ok {
-		return fmt.Errorf("etcdstore: force release of %q: %w", key, driver.ErrWrongType)
-	}
-	answer, err := s.client.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(lock), "=", got.Kvs[0].CreateRevision),
-	).Then(clientv3.OpDelete(lock), clientv3.OpDelete(s.metaKey(key))).Commit()
+	})
+}
+
+// lock reads a lock that is held. The error is driver.ErrNotHeld if it is not.
+func (s *Store) lock(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
+	got, err := s.client.Get(ctx, s.lockKey(key))
 	switch {
 	case err != nil:
-		return s.failed(ctx, "force release of", key, err)
-	case !answer.Succeeded:
-		return driver.ErrNotHeld
+		return nil, err
+	case len(got.Kvs) == 0:
+		return nil, driver.ErrNotHeld
 	}
-	return nil
+	if _, _, ok := parse(got.Kvs[0]); !ok {
+		return nil, driver.ErrWrongType
+	}
+	return got.Kvs[0], nil
 }
 
 // SetMetadata implements [driver.Store].
@@ -90,40 +96,27 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	if l.Mode != driver.Exclusive {
 		return fmt.Errorf("etcdstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return err
-	}
-	defer end()
-	lock, meta := s.lockKey(l.Key), s.metaKey(l.Key)
-	for range 3 { // a renewal with another TTL may move the lock meanwhile
-		got, err := s.client.Get(ctx, lock)
-		if err != nil {
-			return s.failed(ctx, "set metadata of", l.Key, err)
+	return s.call(ctx, "set metadata of", l.Key, func(ctx context.Context) error {
+		lock, meta := s.lockKey(l.Key), s.metaKey(l.Key)
+		for range 3 { // a renewal with another TTL may move the lock meanwhile
+			kv, err := s.lock(ctx, l.Key)
+			if err != nil {
+				return err
+			}
+			if !isHeldBy(kv, &l) {
+				return driver.ErrNotHeld
+			}
+			write := clientv3.OpDelete(meta)
+			if metadata != "" {
+				write = clientv3.OpPut(meta, metadata, clientv3.WithLease(clientv3.LeaseID(kv.Lease)))
+			}
+			answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision)).Then(write).Commit()
+			if err != nil || answer.Succeeded {
+				return err
+			}
 		}
-		if len(got.Kvs) == 0 {
-			return driver.ErrNotHeld
-		}
-		kv := got.Kvs[0]
-		if _, _, ok := parse(kv); !ok {
-			return fmt.Errorf("etcdstore: set metadata of %q: %w", l.Key, driver.ErrWrongType)
-		}
-		if !isHeldBy(kv, &l) {
-			return driver.ErrNotHeld
-		}
-		write := clientv3.OpDelete(meta)
-		if metadata != "" {
-			write = clientv3.OpPut(meta, metadata, clientv3.WithLease(clientv3.LeaseID(kv.Lease)))
-		}
-		answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision)).Then(write).Commit()
-		switch {
-		case err != nil:
-			return s.failed(ctx, "set metadata of", l.Key, err)
-		case answer.Succeeded:
-			return nil
-		}
-	}
-	return s.failed(ctx, "set metadata of", l.Key, errors.New("the lock changes all the time"))
+		return errors.New("the lock changes all the time")
+	})
 }
 
 // List implements [driver.Store]. The cursor is the last key.
@@ -131,19 +124,18 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
 		return nil, "", fmt.Errorf("etcdstore: list %q: the cursor is not of this prefix", prefix)
 	}
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return nil, "", err
-	}
-	defer end()
 	from := s.lockKey(prefix)
 	if cursor != "" {
 		from = max(from, s.lockKey(cursor)+"\x00")
 	}
-	got, err := s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.lockKey(prefix))),
-		clientv3.WithKeysOnly(), clientv3.WithLimit(listPage))
+	var got *clientv3.GetResponse
+	err = s.call(ctx, "list", prefix, func(ctx context.Context) (err error) {
+		got, err = s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.lockKey(prefix))),
+			clientv3.WithKeysOnly(), clientv3.WithLimit(listPage))
+		return err
+	})
 	if err != nil {
-		return nil, "", s.failed(ctx, "list", prefix, err)
+		return nil, "", err
 	}
 	for _, kv := range got.Kvs {
 		keys = append(keys, string(kv.Key)[len(s.lockKey("")):])

@@ -3,6 +3,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,12 +42,7 @@ func (s *Store) hold(k leaseKey, of *session, until time.Time, lock, place int64
 	if until.After(rec.until) {
 		rec.until = until
 	}
-	if lock != 0 {
-		rec.lock = lock
-	}
-	if place != 0 {
-		rec.place = place
-	}
+	rec.lock, rec.place = cmp.Or(lock, rec.lock), cmp.Or(place, rec.place)
 }
 
 // touch keeps removeEnded from removing a lease whose renewal has begun. It reports whether the

@@ -3,6 +3,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -83,16 +85,7 @@ func (s *Store) renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(firstOf(errs))
-}
-
-func firstOf(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // read returns the locks of a batch, nil for those that are missing, and an error for each
@@ -100,36 +93,27 @@ func firstOf(errs []error) error {
 func (s *Store) read(ctx context.Context, batch []driver.Lease) ([]*mvccpb.KeyValue, []error) {
 	kvs := make([]*mvccpb.KeyValue, len(batch))
 	errs := make([]error, (len(batch)+maxOps-1)/maxOps)
-	var wg sync.WaitGroup
-	busy := make(chan struct{}, maxTxns)
 	shortest := driver.MaxTTL
 	for i := range batch {
 		shortest = min(shortest, batch[i].TTL)
 	}
-	for n := range errs {
+	_ = storekit.Each(len(errs), maxTxns, func(n int) error {
 		first := n * maxOps
 		some := batch[first:min(first+maxOps, len(batch))]
-		busy <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-busy }()
-			ops := make([]clientv3.Op, len(some))
-			for i := range some {
-				ops[i] = clientv3.OpGet(s.lockKey(some[i].Key))
-			}
-			var answers []*etcdserverpb.ResponseOp
-			errs[n] = retry(ctx, shortest, func(ctx context.Context) (err error) {
-				answers, err = s.each(ctx, ops)
-				return err
-			})
-			if errs[n] != nil {
-				return
-			}
-			for i, op := range answers {
-				kvs[first+i] = only(op)
-			}
+		ops := make([]clientv3.Op, len(some))
+		for i := range some {
+			ops[i] = clientv3.OpGet(s.lockKey(some[i].Key))
+		}
+		var answers []*etcdserverpb.ResponseOp
+		errs[n] = retry(ctx, shortest, func(ctx context.Context) (err error) {
+			answers, err = s.each(ctx, ops)
+			return err
 		})
-	}
-	wg.Wait()
+		for i, op := range answers {
+			kvs[first+i] = only(op)
+		}
+		return nil
+	})
 	return kvs, errs
 }
 

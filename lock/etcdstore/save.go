@@ -86,27 +86,19 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 	if l.Mode != driver.Exclusive {
 		return fmt.Errorf("etcdstore: save the state of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
 	}
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return err
-	}
-	defer end()
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	unused := clientv3.NoLease
-	defer func() { s.revokeUnused(ctx, unused) }()
-	// Another save, or the end of the old state, may come between the requests. Each round that fails so is
-	// one in which another save was written, and after one with a higher number this one is done.
-	for {
-		done, err := s.saveOnce(ctx, &l, number, data, seconds, &unused)
-		switch {
-		case done:
-			return nil
-		case errors.Is(err, driver.ErrNotHeld):
-			return driver.ErrNotHeld
-		case err != nil && !isLeaseNotFound(err):
-			return s.failed(ctx, "save the state of", l.Key, err)
+	return s.call(ctx, "save the state of", l.Key, func(ctx context.Context) error {
+		unused := clientv3.NoLease
+		defer func() { s.revokeUnused(ctx, unused) }()
+		// Another save, or the end of the old state, may come between the requests. Each round that fails so is
+		// one in which another save was written, and after one with a higher number this one is done.
+		for {
+			done, err := s.saveOnce(ctx, &l, number, data, seconds, &unused)
+			if done || err != nil && !isLeaseNotFound(err) {
+				return err
+			}
 		}
-	}
+	})
 }
 
 // saveOnce reports whether the state is saved. If not, and without an error, the lock or the state has
@@ -204,17 +196,14 @@ func (s *Store) revokeUnused(ctx context.Context, id clientv3.LeaseID) {
 
 // Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return err
-	}
-	defer end()
-	answer, err := s.client.Delete(ctx, s.stateKey(key), clientv3.WithPrevKV())
-	if err != nil {
-		return s.failed(ctx, "forget the state of", key, err)
-	}
-	for _, old := range answer.PrevKvs {
-		s.revokeUnused(ctx, clientv3.LeaseID(old.Lease))
-	}
-	return nil
+	return s.call(ctx, "forget the state of", key, func(ctx context.Context) error {
+		answer, err := s.client.Delete(ctx, s.stateKey(key), clientv3.WithPrevKV())
+		if err != nil {
+			return err
+		}
+		for _, old := range answer.PrevKvs {
+			s.revokeUnused(ctx, clientv3.LeaseID(old.Lease))
+		}
+		return nil
+	})
 }

@@ -62,11 +62,7 @@ func (s *Store) sessionFor(ttl time.Duration) *session {
 	return of
 }
 
-func (of *session) current() clientv3.LeaseID {
-	id, _ := of.state()
-	return id
-}
-
+// state returns the etcd lease, and when it was last renewed.
 func (of *session) state() (clientv3.LeaseID, time.Time) {
 	of.store.mu.Lock()
 	defer of.store.mu.Unlock()
@@ -219,9 +215,9 @@ func (s *Store) keepAlive(ctx context.Context, t *turn, id clientv3.LeaseID) err
 // ask renews an etcd lease by the stream of a turn. It opens one if there is none, and ends one that
 // has failed or not answered before ctx ended.
 func (s *Store) ask(ctx context.Context, t *turn, id clientv3.LeaseID) error {
-	streaming := s.ctx
+	streaming := s.calls.Ctx
 	if t.end == nil {
-		streaming, t.end = context.WithCancel(clientv3.WithRequireLeader(s.ctx))
+		streaming, t.end = context.WithCancel(clientv3.WithRequireLeader(s.calls.Ctx))
 	}
 	stop := context.AfterFunc(ctx, t.end)
 	ttl, err := s.exchange(streaming, t, id)

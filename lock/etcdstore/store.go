@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Options configures a Store. A nil *Options and zero fields mean the defaults.
@@ -62,11 +62,9 @@ type Store struct {
 	client  *clientv3.Client
 	prefix  string
 	is      driver.Description
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	tombs   *session   // the lease of the tombstones, which is not renewed
-	states  *session   // has no lease: calls renew those of states in its turn
-	running basic.Gate // the calls under way
+	calls   *storekit.Calls
+	tombs   *session // the lease of the tombstones, which is not renewed
+	states  *session // has no lease: calls renew those of states in its turn
 	closing basic.Closing
 	txnOps  atomic.Int32 // operations of a transaction that the server has not refused
 
@@ -90,12 +88,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Prefix == "" {
-		opts.Prefix = defaultPrefix
-	}
-	if opts.MinTTL == 0 {
-		opts.MinTTL = defaultMinTTL
-	}
+	opts.Prefix, opts.MinTTL = cmp.Or(opts.Prefix, defaultPrefix), cmp.Or(opts.MinTTL, defaultMinTTL)
 	switch {
 	case len(opts.Prefix) > maxPrefixLen:
 		return nil, fmt.Errorf("etcdstore: Options.Prefix must have at most %d bytes, got %d", maxPrefixLen, len(opts.Prefix))
@@ -105,18 +98,18 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 	s := &Store{
 		client: client,
 		prefix: opts.Prefix,
+		calls:  storekit.NewCalls(),
 		is: driver.Description{
 			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
 			Yields:    driver.ModesOf(driver.Exclusive),
 			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
-			Addresses: addresses(client),
+			Addresses: storekit.Addresses(client.Endpoints()),
 		},
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
 		moves:    make(map[leaseKey]map[uint64]struct{}),
 	}
 	s.txnOps.Store(maxOps)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tombs = newSession(s, int64(max(2*tombstoneTime, opts.MinTTL)/time.Second))
 	s.states = newSession(s, statesTTL)
 	return s, nil
@@ -126,43 +119,23 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 // called.
 func (s *Store) Describe() driver.Description { return s.is }
 
-// addresses returns the members that a client knows.
-func addresses(client *clientv3.Client) (all []string) {
-	for _, e := range client.Endpoints() {
-		if u, err := url.Parse(e); err == nil && u.Host != "" {
-			e = u.Host
-		}
-		all = append(all, strings.TrimSuffix(e, "/"))
+// call runs f, within the time of a request, and returns its error as that of a call about a key.
+func (s *Store) call(ctx context.Context, verb, key string, f func(ctx context.Context) error) error {
+	ctx, end, err := s.begin(ctx, maxRequest)
+	if err != nil {
+		return err
 	}
-	return all
+	defer end()
+	return s.failed(ctx, verb, key, f(ctx))
 }
 
-// begin is called by each method that asks the server. The function that it returns must be
-// called when the method returns; the context ends with the Store, too, and after the given time
-// unless that is 0.
+// begin is called by each method that asks the server; see storekit.Calls.Begin.
 func (s *Store) begin(ctx context.Context, bound time.Duration) (context.Context, func(), error) {
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+	ctx, end, err := s.calls.Begin(ctx, bound)
+	if err == nil {
+		s.redialNow()
 	}
-	if !s.running.Enter() {
-		return nil, nil, driver.ErrStoreClosed
-	}
-	s.redialNow()
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(driver.ErrStoreClosed) })
-	end := func() {
-		stop()
-		cancel(nil)
-		s.running.Leave()
-	}
-	if bound == 0 {
-		return ctx, end, nil
-	}
-	ctx, free := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
-	return ctx, func() {
-		free()
-		end()
-	}, nil
+	return ctx, end, err
 }
 
 // redialNow makes the client dial again, at most once a second, if it has no connection. After an outage of two minutes
@@ -185,8 +158,12 @@ func (s *Store) redialNow() {
 
 var errNoAnswer = errors.New("no answer in time")
 
-// failed returns the error of a call about a key, see failure.
+// failed returns the error of a call about a key, see failure. Answers about the lock have no more to say.
 func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+	switch driver.VerdictOf(err) {
+	case driver.Done, driver.Taken, driver.NotHeld:
+		return err
+	}
 	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
 }
 
@@ -195,7 +172,7 @@ func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 func (s *Store) failure(ctx context.Context, what string, err error) error {
 	late := ctx.Err() != nil || errors.Is(err, errNoAnswer)
 	switch {
-	case s.ctx.Err() != nil:
+	case s.calls.Ctx.Err() != nil:
 		return cmp.Or(context.Cause(ctx), driver.ErrStoreClosed)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("etcdstore: %s: %w: the user needs the permission readwrite for all keys with the prefix %q", what, err, s.prefix)
@@ -229,7 +206,7 @@ func (s *Store) unreachable() error {
 		return nil
 	case connectivity.TransientFailure:
 	default:
-		return fmt.Errorf("no connection to %s", strings.Join(addresses(s.client), ", "))
+		return fmt.Errorf("no connection to %s", strings.Join(storekit.Addresses(s.client.Endpoints()), ", "))
 	}
 	_, err := etcdserverpb.NewMaintenanceClient(conn).Status(ctx, new(etcdserverpb.StatusRequest), grpc.WaitForReady(false))
 	if status.Code(err) != codes.Unavailable {
@@ -283,26 +260,15 @@ func (s *Store) Shutdown(ctx context.Context) error {
 }
 
 func (s *Store) shutdown(ctx context.Context) error {
-	s.cancel()
-	ended := s.running.Close()
+	ended := s.calls.End()
 	bounded, cancel := context.WithTimeout(ctx, closeTimeout/2) // leaves time to revoke the leases
 	defer cancel()
-	select {
-	case <-ended:
-	case <-bounded.Done():
-	}
+	_ = basic.Await(bounded, ended)
 	err := s.revoke(ctx)
-	select {
-	case <-ended:
-		return err
-	default:
+	if late := basic.Await(ctx, ended); late != nil {
+		err = errors.Join(err, fmt.Errorf("etcdstore: close: calls are still under way: %w", late))
 	}
-	select {
-	case <-ended:
-		return err
-	case <-ctx.Done():
-		return errors.Join(err, fmt.Errorf("etcdstore: close: calls are still under way: %w", context.Cause(ctx)))
-	}
+	return err
 }
 
 // revoke ends the etcd leases of all sessions.
@@ -312,7 +278,7 @@ func (s *Store) revoke(ctx context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, of := range sessions {
-		id := of.current()
+		id, _ := of.state()
 		if id == clientv3.NoLease {
 			continue
 		}

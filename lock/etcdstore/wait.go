@@ -3,6 +3,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -69,7 +71,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 			if w.failures++; w.failures > 1 {
 				return driver.Lease{}, w.failed(ctx, err)
 			}
-			pause(ctx, failurePause)
+			_ = basic.Sleep(ctx, failurePause)
 			continue
 		case l.Token > 0:
 			return l, nil
@@ -82,8 +84,9 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 	}
 }
 
-// failed returns the error of a wait whose requests have failed.
+// failed returns the error of a wait whose requests have failed, or were answered after the end of ctx.
 func (w *waiter) failed(ctx context.Context, err error) error {
+	err = cmp.Or(err, errNoAnswer)
 	if w.sent {
 		err = driver.SentBefore(err)
 	}
@@ -182,7 +185,7 @@ func (w *waiter) watch(ctx context.Context, st standing) {
 			case !open || answer.Err() != nil: // a compaction, or a member without a leader: ask again
 				w.unwatch()
 				w.watched = ""
-				pause(ctx, failurePause)
+				_ = basic.Sleep(ctx, failurePause)
 				return
 			case len(answer.Events) > 0:
 				return
@@ -199,18 +202,18 @@ func (w *waiter) watch(ctx context.Context, st standing) {
 
 // Watch implements [driver.Store]. It watches the queue of the lock.
 func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
-	ctx, stop := context.WithCancel(s.ctx)
-	if l.Mode != driver.Exclusive || !s.running.Enter() {
+	ctx, stop := context.WithCancel(s.calls.Ctx)
+	if l.Mode != driver.Exclusive || !s.calls.Enter() {
 		return stop
 	}
 	go func() {
-		defer s.running.Leave()
+		defer s.calls.Leave()
 		for ctx.Err() == nil {
 			if s.awaitPlace(ctx, s.queueKeys(l.Key)) {
 				wanted()
 				return
 			}
-			pause(ctx, failurePause)
+			_ = basic.Sleep(ctx, failurePause)
 		}
 	}()
 	return stop
@@ -237,14 +240,4 @@ func (s *Store) exists(ctx context.Context, key string, options ...clientv3.OpOp
 	defer cancel()
 	answer, err := s.client.Get(ctx, key, append(options, clientv3.WithCountOnly())...)
 	return err == nil && answer.Count > 0
-}
-
-// pause sleeps, or returns when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
