@@ -9,6 +9,7 @@ type Description struct {
 	Waits        bool // Wait: the client calls it in place of Acquire. It is better than to ask again and again
 	ReleasesAll  bool // ReleaseAll, which costs less than one Release for each lease
 	Inspects     bool // Inspect and ForceRelease
+	TimesWaiters bool // Inspect shows Place.Waited, in all modes
 	Lists        bool // List
 	SetsMetadata bool // SetMetadata, in mode Exclusive at least
 	Saves        bool // Save, Forget, and requests that are Stateful

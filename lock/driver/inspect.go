@@ -32,6 +32,9 @@ type Place struct {
 	Mode     Mode
 	Metadata string // as given by the waiter
 	Client   string // the ClientName of the waiter
+
+	// Waited is the time since the place was taken, by the clock of the server, or 0 if it is not known.
+	Waited time.Duration
 }
 
 // Holder is one lease of a lock.

@@ -16,12 +16,16 @@ import (
 
 func needsInspector(c Config) bool { return c.can.Inspects }
 
-// inspect returns the Info of a lock.
+// inspect returns the Info of a lock, without the times for which waiters have waited.
 func (f *fixture) inspect(key string) driver.Info {
 	f.Helper()
 	info, err := f.store.Inspect(f.ctx, f.prefix+key)
 	require.NoError(f, err)
 	assert.Len(f, info.Holders, min(info.Held, 16))
+	for i := range info.Places {
+		assert.Equal(f, f.can.TimesWaiters, info.Places[i].Waited > 0, "Description.TimesWaiters")
+		info.Places[i].Waited = 0
+	}
 	return info
 }
 
@@ -137,6 +141,46 @@ var inspecting = []testCase{
 				assert.Equal(f, driver.ClientName(l.Owner), shown[l.Token], mode)
 				f.release(l)
 			}
+		}
+	}},
+	{name: "the_times_of_waiters_are_shown", ends: true, needs: both(needsOrder, func(c Config) bool { return c.can.TimesWaiters }), run: func(f *fixture) {
+		type waiting struct {
+			*waitCall
+			from, until time.Time // its arrival lies between them
+		}
+		enter := func(mode driver.Mode) waiting {
+			from := time.Now()
+			call := f.waitFor(f.lasting(f.any(mode, mode.String()), 4*f.TTL))
+			return waiting{call, from, time.Now()}
+		}
+		shows := func(mode driver.Mode, waiters ...waiting) {
+			sent := time.Now()
+			info, err := f.store.Inspect(f.ctx, f.prefix+mode.String())
+			require.NoError(f, err)
+			require.Len(f, info.Places, len(waiters), mode)
+			for i, w := range waiters {
+				slack := f.TTL / 100 // a store may round
+				assert.GreaterOrEqual(f, info.Places[i].Waited, sent.Sub(w.until)-slack, "%v, waiter %d", mode, i)
+				assert.LessOrEqual(f, info.Places[i].Waited, time.Since(w.from)+slack, "%v, waiter %d", mode, i)
+			}
+		}
+		var holders []driver.Lease
+		var first []waiting
+		for _, mode := range f.allModes() {
+			holders = append(holders, f.acquire(f.lasting(f.against(mode, mode.String()), 100*f.TTL)))
+			first = append(first, enter(mode))
+		}
+		time.Sleep(f.TTL) // the waiters extend their places
+		for i, mode := range f.allModes() {
+			second := enter(mode)
+			shows(mode, first[i], second)
+			f.release(holders[i])
+			l := first[i].get()
+			if mode != driver.Read { // readers are served together
+				shows(mode, second)
+			}
+			f.release(l)
+			f.release(second.get())
 		}
 	}},
 	{name: "metadata_are_shown", needs: needsMetadata, run: func(f *fixture) {

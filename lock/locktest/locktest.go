@@ -141,6 +141,7 @@ func (c Config) check(t *testing.T) {
 		{"Description.Unordered, which must be empty (the order of waiters)", c.can.Unordered == 0},
 		{"Description.ReleasesAll", c.can.ReleasesAll},
 		{"Description.Inspects", c.can.Inspects},
+		{"Description.TimesWaiters", c.can.TimesWaiters},
 		{"Description.Lists", c.can.Lists},
 		{"Description.SetsMetadata", c.can.SetsMetadata},
 		{"Description.Saves", c.can.Saves},

@@ -49,7 +49,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}
 	for _, w := range k.queue[:min(len(k.queue), maxPlaces)] {
 		r := w.request
-		info.Places = append(info.Places, driver.Place{Mode: r.Mode, Metadata: r.Metadata(), Client: driver.ClientName(r.Owner)})
+		info.Places = append(info.Places, driver.Place{Mode: r.Mode, Metadata: r.Metadata(), Client: driver.ClientName(r.Owner), Waited: max(now.Sub(w.since), 1)})
 	}
 	return info, nil
 }

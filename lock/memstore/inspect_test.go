@@ -34,7 +34,7 @@ func TestInspectShowsAHundredWaiters(t *testing.T) {
 		assert.Equal(t, 101, info.Waiting)
 		require.Len(t, info.Places, 100)
 		for i, p := range info.Places {
-			assert.Equal(t, driver.Place{Mode: driver.Write, Client: driver.ClientName(fmt.Sprintf("c%d:x", i+1))}, p)
+			assert.Equal(t, driver.Place{Mode: driver.Write, Client: driver.ClientName(fmt.Sprintf("c%d:x", i+1)), Waited: 1}, p)
 		}
 		cancel()
 		waiters.Wait()

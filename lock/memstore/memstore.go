@@ -158,7 +158,7 @@ func (s *Store) tryOrQueue(ctx context.Context, w *waiter) (driver.Lease, time.D
 		if h != nil {
 			return driver.Lease{Request: w.request, Token: h.token, Sent: now, Saved: s.savedFor(w.request, now)}, 0, nil
 		}
-		k.enqueue(w)
+		k.enqueue(w, now)
 	}
 	if k.queue[0] != w {
 		return driver.Lease{}, math.MaxInt64, nil
@@ -244,7 +244,7 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 // Describe implements [driver.Store]. The Store can keep locks of the modes Exclusive and Members.
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
-		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Waits: true, ReleasesAll: true, Inspects: true, TimesWaiters: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 		Keeps:  driver.ModesOf(driver.Exclusive, driver.Members),
 		Yields: yields,
 	}

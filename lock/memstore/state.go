@@ -45,6 +45,7 @@ type holder struct {
 type waiter struct {
 	request driver.Request
 	queued  bool          // in the queue of its key
+	since   time.Time     // when it entered the queue
 	members []*member     // while it is queued
 	wakeup  chan struct{} // the waiter must try again: it has the lock, or is the first in the queue
 }
@@ -294,8 +295,8 @@ func (k *state) ask() {
 }
 
 // enqueue appends a waiter to the queue.
-func (k *state) enqueue(w *waiter) {
-	k.queue, w.queued = append(k.queue, w), true
+func (k *state) enqueue(w *waiter, now time.Time) {
+	k.queue, w.queued, w.since = append(k.queue, w), true, now
 	w.members = k.membersOf(w.request)
 	for _, m := range w.members {
 		m.waiters++

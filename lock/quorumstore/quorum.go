@@ -228,7 +228,8 @@ func (q *Store) ReportEvents(report func(renewal.Event)) {
 // sums of all members.
 func (q *Store) Describe() driver.Description {
 	all := q.members[0].store.Describe()
-	all.Waits, all.Lists, all.Saves, all.Imports, all.Yields, all.Unordered = false, false, false, false, 0, 0
+	all.Waits, all.TimesWaiters, all.Lists, all.Saves, all.Imports = false, false, false, false, false
+	all.Yields, all.Unordered = 0, 0
 	all.Addresses = q.addresses
 	for _, m := range q.members[1:] {
 		one := m.store.Describe()

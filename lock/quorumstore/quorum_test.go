@@ -336,7 +336,7 @@ func TestAQuorumSaysWhatItsMembersSay(t *testing.T) {
 	modes := driver.ModesOf
 	q, err := quorumstore.New(
 		&describedStore{memstore.New(), driver.Description{
-			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+			Waits: true, ReleasesAll: true, Inspects: true, TimesWaiters: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 			Keeps:     modes(driver.Exclusive, driver.Members),
 			Yields:    modes(driver.Exclusive),
 			Unordered: modes(driver.Exclusive),

@@ -55,7 +55,7 @@ func TestForceAFreeSharedLockWithForeignValues(t *testing.T) {
 func TestExpiresInIsAtMostTheRestOfTheLease(t *testing.T) {
 	each(t, func(t *testing.T, c *sharedTable, first, _, _ acquireArgs) {
 		c.granted(first)
-		v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+		v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.places, c.k.records})
 		require.NoError(t, err)
 		holder := v.([]any)[4].([]any)[0].([]any)
 		assert.LessOrEqual(t, holder[1], int64(ttlMs))
@@ -89,7 +89,7 @@ func TestSharedLeasesWithoutAnExpiry(t *testing.T) {
 			assert.True(t, c.renews(first.owner, token), "the expiry of another lease has no effect")
 			assert.Greater(t, c.pttl(c.k.lock), year)
 
-			reply, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+			reply, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.places, c.k.records})
 			require.NoError(t, err)
 			info, _, err := parseShared(reply)
 			require.NoError(t, err)

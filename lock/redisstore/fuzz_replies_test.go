@@ -88,10 +88,10 @@ func FuzzReplies(f *testing.F) {
 		{"n", "*1\r\n:26\r\n\x1e*0\r\n\x1e*0\x04", ""},
 		{"n", "*2\r\n:2\r\n:1\r\n\x1e*-1\r\n\x1e*0\r\n", ""},
 		{"na", "*0\r\n\x1e*0\r\n\x1e*0\r\n" + grant + "\x1e" + busy, ""},
-		{"i", "*5\r\n$6\r\nc:1 17\r\n:2000\r\n:1\r\n*0\r\n$2\r\n17\r\n", ""},
-		{"i", "*5\r\n$-1\r\n:-2\r\n:0\r\n*0\r\n$-1\r\n", ""},
+		{"i", "*7\r\n$6\r\nc:1 17\r\n:2000\r\n:1\r\n*0\r\n$2\r\n17\r\n$-1\r\n*0\r\n", ""},
+		{"i", "*7\r\n$-1\r\n:-2\r\n:1\r\n*1\r\n$3\r\nx:1\r\n$-1\r\n$-1\r\n*1\r\n:12\r\n", ""},
 		{"i", "*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", ""},
-		{"f", "*5\r\n$6\r\nc:1 17\r\n:2000\r\n:1\r\n*0\r\n$2\r\n17\r\n\x1e:1\r\n", ""},
+		{"f", "*7\r\n$6\r\nc:1 17\r\n:2000\r\n:1\r\n*0\r\n$2\r\n17\r\n$-1\r\n*0\r\n\x1e:1\r\n", ""},
 		{"w", busy, signalled},
 		{"w", busy, strings.Replace(signalled, " 18 ", " 19 ", 1)}, // the proof is for another token
 		{"w", busy, strings.Replace(signalled, signal("18"), signal("0"), 1) + signalled},
@@ -314,8 +314,8 @@ func (x *replyChecker) inspect(ctx context.Context) {
 		assert.Zero(x.t, info)
 		return
 	}
-	require.Len(x.t, items, 5)
-	assert.Equal(x.t, info.Held > 0, items[0] != nil)
+	require.Len(x.t, items, 7)
+	assert.Equal(x.t, info.Held > 0 || info.FreeIn > 0, items[0] != nil)
 }
 
 func (x *replyChecker) force(ctx context.Context) {

@@ -27,7 +27,7 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, 
 	}
 	k := s.keys(key, "")
 	metadata := k.lock + metadataEnd
-	reply, err := s.redis.Run(ctx, inspectScript, "", []any{nil, nil, 4, &k.lock, &k.token, &k.queue, &metadata})
+	reply, err := s.redis.Run(ctx, inspectScript, "", []any{nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &metadata})
 	if err != nil {
 		return driver.Info{}, err
 	}

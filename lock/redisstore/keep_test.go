@@ -92,7 +92,7 @@ func TestWaitersLearnWhenAKeptBatchBecomesFree(t *testing.T) {
 func TestInspectAKeptBatchBesideAHolder(t *testing.T) {
 	c := newSharedTable(t)
 	see := func() (info driver.Info, seen uint64) {
-		reply, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+		reply, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.places, c.k.records})
 		require.NoError(t, err)
 		info, seen, err = parseShared(reply)
 		require.NoError(t, err)

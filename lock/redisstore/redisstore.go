@@ -273,7 +273,7 @@ func (s *Store) sendAcquire(ctx context.Context, r driver.Request, place time.Du
 // Replicas.Count replicas are enough.
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
-		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Waits: true, ReleasesAll: true, Inspects: true, TimesWaiters: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 		Keeps: keeps, Yields: yields, Addresses: s.redis.Addresses(), Replicas: s.acks.stats(),
 	}
 }

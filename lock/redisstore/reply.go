@@ -127,11 +127,11 @@ func parseLost(reply any, n int) ([]any, error) {
 // parseInfo reads the reply of the inspect script.
 func parseInfo(reply any) (driver.Info, error) {
 	items, ok := reply.([]any)
-	if !ok || len(items) != 6 {
+	if !ok || len(items) != 7 {
 		return driver.Info{}, rediskit.UnexpectedReply(reply)
 	}
 	waiting, okWaiting := items[2].(int64)
-	places, okPlaces := parsePlaces(items[3])
+	places, okPlaces := parsePlaces(items[3], items[6])
 	token, okToken := parseTokenOrNone(items[4])
 	if !okWaiting || !okPlaces || !okToken || waiting < 0 {
 		return driver.Info{}, rediskit.UnexpectedReply(reply)
@@ -166,19 +166,21 @@ func parseInfo(reply any) (driver.Info, error) {
 // keptOwner is the owner of a lock that stays taken by nobody after its release; see release.lua.
 const keptOwner = "{kept}"
 
-// parsePlaces reads the owners in the queue of an exclusive lock.
-func parsePlaces(item any) ([]driver.Place, bool) {
-	owners, ok := item.([]any)
-	if !ok {
+// parsePlaces reads the owners in the queue of an exclusive lock, and the times for which they have waited.
+func parsePlaces(owners, times any) ([]driver.Place, bool) {
+	list, ok := owners.([]any)
+	ms, okTimes := times.([]any)
+	if !ok || !okTimes || len(list) != len(ms) {
 		return nil, false
 	}
 	var places []driver.Place
-	for _, item := range owners {
-		owner, ok := item.(string)
-		if !ok {
+	for i := range list {
+		owner, ok := list[i].(string)
+		waited, okWaited := parseExpiry(ms[i])
+		if !ok || !okWaited {
 			return nil, false
 		}
-		places = append(places, driver.Place{Mode: driver.Exclusive, Metadata: metadataOf(owner), Client: clientNameOf(owner)})
+		places = append(places, driver.Place{Mode: driver.Exclusive, Metadata: metadataOf(owner), Client: clientNameOf(owner), Waited: waited})
 	}
 	return places, true
 }

@@ -90,28 +90,31 @@ func TestParseRenewReplies(t *testing.T) {
 
 func TestParseInspectReplies(t *testing.T) {
 	for value, metadata := range map[string]string{"a:1 17": "", "a:1{YnkgYg 17": "by b", "a:1{* 17": ""} {
-		got, err := parseInfo(list(value, int64(2000), int64(3), list("x:1", "y:1{YnkgYg"), "18", nil))
+		got, err := parseInfo(list(value, int64(2000), int64(3), list("x:1", "y:1{YnkgYg"), "18", nil, list(int64(0), int64(12_000))))
 		require.NoError(t, err)
 		holder := driver.Holder{Token: 17, ExpiresIn: 2 * time.Second, Metadata: metadata, Client: driver.ClientName("a:")}
-		places := []driver.Place{{Client: driver.ClientName("x:")}, {Metadata: "by b", Client: driver.ClientName("y:")}}
+		places := []driver.Place{{Client: driver.ClientName("x:")}, {Metadata: "by b", Client: driver.ClientName("y:"), Waited: 12 * time.Second}}
 		assert.Equal(t, driver.Info{Holders: []driver.Holder{holder}, Held: 1, Waiting: 3, Token: 18, Places: places}, got)
 	}
 	for text, metadata := range map[string]string{"17 later": "later", "17 ": "", "17  a b": " a b", "16 former": "first", "17": "first", "": "first"} {
-		got, err := parseInfo(list("a:1{Zmlyc3Q 17", int64(2000), int64(0), list(), nil, text))
+		got, err := parseInfo(list("a:1{Zmlyc3Q 17", int64(2000), int64(0), list(), nil, text, list()))
 		require.NoError(t, err)
 		assert.Equal(t, metadata, got.Holders[0].Metadata, "%q", text)
 	}
-	got, err := parseInfo(list("owner:1 17", int64(0), int64(0), list(), nil, nil))
+	got, err := parseInfo(list("owner:1 17", int64(0), int64(0), list(), nil, nil, list()))
 	require.NoError(t, err)
 	assert.Equal(t, time.Millisecond, got.Holders[0].ExpiresIn, "the rest of the lease is rounded up to 1 ms")
 	for _, foreign := range []string{"", "17", "hello", "a b", "a -1", "a 17 "} {
-		_, err := parseInfo(list(foreign, int64(2000), int64(0), list(), nil, nil))
+		_, err := parseInfo(list(foreign, int64(2000), int64(0), list(), nil, nil, list()))
 		require.ErrorIs(t, err, driver.ErrWrongType, "%q", foreign)
 	}
 	for _, bad := range []any{
-		nil, "x", list(), list(nil, int64(-2), int64(0), list(), nil), list(nil, int64(-2), nil, list(), nil, nil),
-		list(nil, int64(-2), int64(-1), list(), nil, nil), list(nil, int64(-2), int64(0), nil, nil, nil), list(nil, int64(-2), int64(0), list(int64(1)), nil, nil),
-		list("a 17", nil, int64(0), list(), nil, nil), list("a 17", int64(1), int64(0), list(), "x", nil), list("a 17", int64(1), int64(0), list(), int64(18), nil),
+		nil, "x", list(), list(nil, int64(-2), int64(0), list(), nil), list(nil, int64(-2), nil, list(), nil, nil, list()),
+		list(nil, int64(-2), int64(-1), list(), nil, nil, list()), list(nil, int64(-2), int64(0), nil, nil, nil, list()),
+		list(nil, int64(-2), int64(0), list(int64(1)), nil, nil, list(int64(1))), list(nil, int64(-2), int64(1), list("a"), nil, nil, list()),
+		list(nil, int64(-2), int64(1), list("a"), nil, nil, list("1")),
+		list("a 17", nil, int64(0), list(), nil, nil, list()),
+		list("a 17", int64(1), int64(0), list(), "x", nil, list()), list("a 17", int64(1), int64(0), list(), int64(18), nil, list()),
 	} {
 		_, err := parseInfo(bad)
 		require.Error(t, err, "%#v", bad)

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"regexp"
 	"strings"
@@ -35,11 +36,11 @@ func TestRenewScript(t *testing.T) {
 func TestInspectScript(t *testing.T) {
 	tb := newTable(t)
 	see := func() []any {
-		v, err := tb.call(inspectScript, []string{tb.k.lock, tb.k.token, tb.k.queue, tb.k.lock + metadataEnd})
+		v, err := tb.call(inspectScript, []string{tb.k.lock, tb.k.token, tb.k.queue, tb.k.places, tb.k.lock + metadataEnd})
 		require.NoError(t, err)
 		return v.([]any)
 	}
-	assert.Equal(t, []any{nil, int64(-2), int64(0), []any{}, nil, nil}, see())
+	assert.Equal(t, []any{nil, int64(-2), int64(0), []any{}, nil, nil, []any{}}, see())
 	token := tb.granted("a:1")
 	for i := range 101 {
 		tb.queued(fmt.Sprintf("o%d:1", i))
@@ -54,6 +55,39 @@ func TestInspectScript(t *testing.T) {
 	assert.Equal(t, "o0:1", v[3].([]any)[0])
 	assert.Equal(t, token, v[4])
 	assert.Nil(t, v[5])
+	assert.Len(t, v[6], 100)
+}
+
+// The score of the length of a place has the time of its arrival as fraction. Requests of any length keep it.
+func TestAPlaceKeepsItsTimeOfArrival(t *testing.T) {
+	tb := newTable(t)
+	waited := func() any {
+		v, err := tb.call(inspectScript, []string{tb.k.lock, tb.k.token, tb.k.queue, tb.k.places, tb.k.lock + metadataEnd})
+		require.NoError(t, err)
+		return v.([]any)[6].([]any)[0]
+	}
+	const hourMs = 3_600_000
+	tb.granted("a:1")
+	tb.queued("b:1")
+	assert.InDelta(t, 0, waited(), 2000)
+	ago := float64(time.Now().UnixMilli()-hourMs) / 1e13
+	for _, length := range []int{placeMs, 3000, 10_000, 60_000, placeMs} {
+		tb.putEnd(tb.k.places, "b:1}", -float64(length)-ago)
+		for range 3 {
+			tb.queuedFor("b:1", placeMs)
+			tb.queuedFor("b:1", length)
+		}
+		assert.InDelta(t, hourMs, waited(), 2000)
+		stored := tb.rdb.ZScore(t.Context(), tb.k.places, "b:1}").Val()
+		assert.InDelta(t, float64(length), -stored, 1, "the length")
+	}
+	for _, unknown := range []float64{-placeMs, 0, 5, math.Inf(-1), math.Inf(1), -1e300} { // of an earlier version, and foreign
+		tb.putEnd(tb.k.places, "b:1}", unknown)
+		assert.EqualValues(t, 0, waited())
+		tb.queuedFor("b:1", placeMs)
+		assert.EqualValues(t, 0, waited(), "a poll does not know it either")
+		assert.InDelta(t, -placeMs, tb.rdb.ZScore(t.Context(), tb.k.places, "b:1}").Val(), 0)
+	}
 }
 
 func TestOwnersOfAnyForm(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // token of the lock that the server knows.
 func (s *Store) inspectShared(ctx context.Context, key string) (info driver.Info, seen uint64, err error) {
 	k := s.sharedKeys(key, "")
-	reply, err := s.redis.Run(ctx, sharedInspectScript, "", []any{nil, nil, 4, &k.lock, &k.token, &k.queue, &k.records})
+	reply, err := s.redis.Run(ctx, sharedInspectScript, "", []any{nil, nil, 5, &k.lock, &k.token, &k.queue, &k.places, &k.records})
 	if err != nil {
 		return driver.Info{}, 0, err
 	}
@@ -133,16 +133,17 @@ func parseSharedPlaces(item any) (places []driver.Place, ok bool) {
 	}
 	for _, item := range waiters {
 		fields, ok := item.([]any)
-		if !ok || len(fields) != 3 {
+		if !ok || len(fields) != 4 {
 			return nil, false
 		}
 		mode, okMode := parseSharedMode(fields[0])
 		metadata, okMetadata := fields[1].(string)
 		client, okClient := parseClient(fields[2])
-		if !okMode || !okMetadata || !okClient {
+		waited, okWaited := parseExpiry(fields[3])
+		if !okMode || !okMetadata || !okClient || !okWaited {
 			return nil, false
 		}
-		places = append(places, driver.Place{Mode: mode, Metadata: metadata, Client: client})
+		places = append(places, driver.Place{Mode: mode, Metadata: metadata, Client: client, Waited: waited})
 	}
 	return places, true
 }

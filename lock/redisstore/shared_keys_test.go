@@ -102,7 +102,7 @@ func TestForceASharedLock(t *testing.T) {
 func TestInspectASharedLock(t *testing.T) {
 	c := newSharedTable(t)
 	see := func() []any {
-		v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+		v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.places, c.k.records})
 		require.NoError(t, err)
 		return v.([]any)
 	}
@@ -136,15 +136,18 @@ func TestInspectASharedLock(t *testing.T) {
 	assert.Equal(t, []any{"p", int64(1), "holder\n0", "o"}, first[2:], "it has one permit")
 	require.Len(t, v[6], 100)
 	for i, w := range v[6].([]any) {
-		assert.Equal(t, []any{"p", fmt.Sprint("waiter\n", i), fmt.Sprint("w", i)}, w, "the waiters are in the order of the queue")
+		w := w.([]any)
+		assert.Equal(t, []any{"p", fmt.Sprint("waiter\n", i), fmt.Sprint("w", i)}, w[:3], "the waiters are in the order of the queue")
+		assert.InDelta(t, 0, w[3], 2000)
+		assert.Positive(t, w[3])
 	}
 	require.NoError(t, c.rdb.HSet(t.Context(), c.k.records, "w0:1", "p 0 21/3 three permits").Err())
 	require.NoError(t, c.rdb.HDel(t.Context(), c.k.records, "w1:1").Err())
 	waiters := see()[6].([]any)
 	assert.Len(t, waiters, 99, "a waiter without a record is left out")
-	assert.Equal(t, []any{"p", "three permits", "w0"}, waiters[0])
+	assert.Equal(t, []any{"p", "three permits", "w0"}, waiters[0].([]any)[:3])
 	require.NoError(t, c.rdb.ZAdd(t.Context(), c.k.lock, redis.Z{Member: "stranger", Score: 1e15}).Err())
-	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+	_, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.places, c.k.records})
 	require.ErrorContains(t, err, "WRONGTYPE")
 }
 
@@ -160,7 +163,7 @@ func TestInspectALockWithManyHolders(t *testing.T) {
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
-	v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.records})
+	v, err := c.call(sharedInspectScript, []string{c.k.lock, c.k.token, c.k.queue, c.k.places, c.k.records})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1001, v.([]any)[0], "the number includes all holders")
 	assert.Equal(t, "9000000000000999", v.([]any)[3], "the highest token of the thousand holders")

@@ -25,10 +25,10 @@ func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driv
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var kind, token, expires sql.NullInt64
+		var kind, token, expires, waited sql.NullInt64
 		var now int64
 		var owner, metadata, waiter, waiterMetadata []byte
-		if err := rows.Scan(&kind, &owner, &token, &expires, &metadata, &now, &info.Waiting, &waiter, &waiterMetadata); err != nil {
+		if err := rows.Scan(&kind, &owner, &token, &expires, &metadata, &now, &info.Waiting, &waiter, &waiterMetadata, &waited); err != nil {
 			return driver.Info{}, err
 		}
 		if kind.Int64 != 0 {
@@ -45,10 +45,20 @@ func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driv
 			info.Holders = []driver.Holder{{Token: info.Token, ExpiresIn: left, Metadata: string(metadata), Client: driver.ClientName(string(owner))}}
 		}
 		if waiter != nil {
-			info.Places = append(info.Places, driver.Place{Metadata: string(waiterMetadata), Client: driver.ClientName(string(waiter))})
+			info.Places = append(info.Places, driver.Place{Metadata: string(waiterMetadata), Client: driver.ClientName(string(waiter)), Waited: sinceArrival(waited.Int64)})
 		}
 	}
 	return info, rows.Err()
+}
+
+// sinceArrival returns the time since a place was taken, which is us µs ago if the place is the time of its
+// arrival. It returns 0 if the place is none: an earlier version counted places from 1.
+func sinceArrival(us int64) time.Duration {
+	const longest = 10 * 365 * 24 * time.Hour
+	if us > longest.Microseconds() {
+		return 0
+	}
+	return time.Duration(max(us, 1)) * time.Microsecond
 }
 
 // ForceRelease implements [driver.Store].

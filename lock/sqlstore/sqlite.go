@@ -52,6 +52,7 @@ func (sqlite) expressions(Options) map[string]string {
 
 func (sqlite) adapt(t *texts) {
 	t.queue, t.keepQueue, t.enter, t.entered, t.placeOf, t.leave, t.first = "", "", "", "", "", "", ""
+	t.setPlace = strings.Replace(t.setPlace, "greatest", "max", 1)
 	t.acquire = `INSERT INTO {locks} AS l (lock_key, kind, owner, token, expires, metadata, queued_until, refused_until)
 		VALUES (?1, 0, ?2, max({us}, 1 + {floor_of}), {now} + ?3, ?4, 0, 0)
 		ON CONFLICT (lock_key) DO UPDATE SET

@@ -123,7 +123,7 @@ func (a answer) held(key string) error {
 // Describe implements [driver.Store].
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
-		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Waits: true, ReleasesAll: true, Inspects: true, TimesWaiters: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 		Keeps:  driver.ModesOf(driver.Exclusive),
 		Yields: driver.ModesOf(driver.Exclusive),
 	}

@@ -104,7 +104,7 @@ func commonTexts() texts {
 				WHERE lock_key = ? AND expires >= ? ORDER BY place LIMIT 1
 			) AS p ON 1 = 1`,
 		setPlace: `INSERT INTO {places} (lock_key, place, owner, expires, metadata, channel)
-			SELECT CAST(? AS {bytes}), coalesce(max(place), 0) + 1, CAST(? AS {bytes}), CAST(? AS {int}), CAST(? AS {bytes}), CAST(? AS {text})
+			SELECT CAST(? AS {bytes}), greatest(coalesce(max(place), 0) + 1, {us}), CAST(? AS {bytes}), CAST(? AS {int}), CAST(? AS {bytes}), CAST(? AS {text})
 			FROM {places} WHERE lock_key = ?
 			ON CONFLICT (lock_key, owner) DO UPDATE SET expires = excluded.expires, channel = excluded.channel`,
 		ahead: `SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= ?
@@ -145,7 +145,7 @@ func commonTexts() texts {
 		setMetadata: `UPDATE {locks} SET metadata = ?
 			WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`,
 		inspect: `SELECT l.kind, l.owner, l.token, l.expires, l.metadata, {now},
-				(SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= {now}), p.owner, p.metadata
+				(SELECT count(*) FROM {places} WHERE lock_key = ? AND expires >= {now}), p.owner, p.metadata, {us} - p.place
 			FROM (SELECT 1 AS one) AS one LEFT JOIN (SELECT * FROM {locks} WHERE lock_key = ?) AS l ON 1 = 1
 			LEFT JOIN (
 				SELECT place, owner, metadata FROM {places} WHERE lock_key = ? AND expires >= {now} ORDER BY place LIMIT 100

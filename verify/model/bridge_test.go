@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -208,7 +209,11 @@ func (x Scripts) expect(v Server, op operation, k tokens) outcome {
 			o.signals = append(o.signals, fmt.Sprintf("client%s %s 0", name(owner), x.ownerOf(owner)))
 		}
 	}
-	o.keys = x.keys(&v, text, last)
+	arrives := nobody
+	if eff.Arrives {
+		arrives = op.owner
+	}
+	o.keys = x.keys(&v, text, last, arrives)
 	if v.Saved.Token > 0 {
 		end := oldStateEnds
 		if v.Saved != old {
@@ -230,8 +235,8 @@ func (s Saved) text(token func(uint8) string) string {
 	return fmt.Sprintf("%s %d data %d", token(s.Token), s.Number, s.Call)
 }
 
-// keys lists the keys of a server of the model.
-func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
+// keys lists the keys of a server of the model. The owner arrives got its place by the last operation.
+func (x Scripts) keys(v *Server, text func(uint8) string, last uint8, arrives int) []string {
 	var keys []string
 	if h := v.holder(); h != nobody {
 		keys = append(keys, fmt.Sprintf("lock %s %s for %d", x.ownerOf(h), text(v.Token), v.Left))
@@ -254,7 +259,11 @@ func (x Scripts) keys(v *Server, text func(uint8) string, last uint8) []string {
 	}
 	for i := range v.Records {
 		if place := v.Records[i].Place; place > 0 {
-			keys = append(keys, fmt.Sprintf("place %s for %d", x.ownerOf(i), place-1))
+			since := "before"
+			if i == arrives {
+				since = "now"
+			}
+			keys = append(keys, fmt.Sprintf("place %s for %d since %s", x.ownerOf(i), place-1, since))
 		}
 		if v.Records[i].Tombstone > 0 {
 			keys = append(keys, fmt.Sprintf("tombstone %s for %d", x.ownerOf(i), v.Records[i].Tombstone))
@@ -308,9 +317,25 @@ func (b *bridge) put(p redis.Pipeliner, x Scripts, v *Server, k tokens, nowMs in
 	p.PExpire(b.ctx, keyLock+":w", ms(v.QueueLeft)+more)
 }
 
-// length returns the record of the length of a place.
+// arrived is the time of arrival of all places that are there before an operation, as the fraction of the
+// length of a place.
+const arrived = 0.125
+
+// length returns the record of the length of a place, with the time of its arrival.
 func length(x Scripts, owner int) redis.Z {
-	return redis.Z{Score: -float64(x.Place) * tickMs, Member: x.ownerOf(owner) + "}"}
+	return redis.Z{Score: -float64(x.Place)*tickMs - arrived, Member: x.ownerOf(owner) + "}"}
+}
+
+// sinceOf returns when the place with that record of its length was taken.
+func sinceOf(score float64, now time.Time) string {
+	_, fraction := math.Modf(-score)
+	switch {
+	case fraction == arrived:
+		return "before"
+	case math.Abs(fraction*1e13-float64(now.UnixMilli())) < tickMs/2:
+		return "now"
+	}
+	return fmt.Sprint("another time: ", fraction)
 }
 
 // send sends the script of an operation.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -148,10 +149,11 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 		for _, owner := range queue.Val() {
 			keys = append(keys, "turn "+owner)
 		}
-		ends, lengths := map[string]int64{}, map[string]bool{}
+		ends, lengths, since := map[string]int64{}, map[string]bool{}, map[string]string{}
 		for _, z := range places.Val() {
 			if owner, ok := strings.CutSuffix(z.Member.(string), "}"); ok {
-				lengths[owner] = z.Score == length(x, 0).Score
+				lengths[owner] = math.Ceil(z.Score) == math.Ceil(length(x, 0).Score)
+				since[owner] = sinceOf(z.Score, now)
 				continue
 			}
 			ends[z.Member.(string)] = max(inTicks(int64(z.Score)-now.UnixMilli()), 0)
@@ -161,7 +163,7 @@ func (b *bridge) see(p redis.Pipeliner, x Scripts) func(func(string) string) []s
 				if !ok || !lengths[x.ownerOf(i)] {
 					keys = append(keys, "a place without a length, or the other way round")
 				}
-				keys = append(keys, fmt.Sprintf("place %s for %d", x.ownerOf(i), end))
+				keys = append(keys, fmt.Sprintf("place %s for %d since %s", x.ownerOf(i), end, since[x.ownerOf(i)]))
 			}
 			if n, _ := tombs[i].Int64(); n > 0 {
 				known++

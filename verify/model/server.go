@@ -54,6 +54,7 @@ type Effects struct {
 	Signal  bool // whether it was sent a message with the token
 	Forced  int  // the owner that was forced out and sent token 0, or nobody
 	Asked   int  // the new head of the queue that was sent token 0, or nobody
+	Arrives bool // whether the owner of the request got a place that it did not have
 }
 
 const nobody = -1
@@ -99,6 +100,7 @@ func (x Scripts) Acquire(v *Server, o int, place uint8) (Reply, Effects) {
 		eff.Granted, eff.Signal = next, true
 	}
 	if place > 0 {
+		eff.Arrives = me.Place == 0
 		x.enqueue(v, o, place)
 	}
 	if place == 0 && eff.Granted != nobody { // only waiters blocked it

@@ -83,7 +83,7 @@ if place > 0 then
   end
   local time = redis.call('TIME')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-  set_place(owner, now + place, place)
+  set_place(owner, now, place)
   if not has_place then
     for _, expired in ipairs(expired_places(now, 2)) do
       remove_place(expired)

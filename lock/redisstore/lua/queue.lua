@@ -1,6 +1,6 @@
 -- Functions for the queue of a lock. KEYS 1 to 4 as in tokens.lua.
 --
--- requires: tokens
+-- requires: tokens, arrival
 --
 -- Scripts return their reply by reply, because a server may take no message from a script.
 --
@@ -51,10 +51,11 @@ local function has_waiters()
   return length > 0 and redis.call('ZCARD', KEYS[4]) >= 0
 end
 
--- set_place gives an owner a place that expires at expires_at. It also stores the negative
--- length of the place under the owner and a brace. No owner contains a brace.
-local function set_place(owner, expires_at, length)
-  redis.call('ZADD', KEYS[4], format_int(expires_at), owner, format_int(-length), owner .. '}')
+-- set_place gives an owner a place that lasts for length ms, or extends the one that it has, which keeps its
+-- time of arrival; see arrival.lua. No owner contains a brace.
+local function set_place(owner, now, length)
+  local score = string.format('%.17g', -length - (arrival_of(owner) or now) / 1e13)
+  redis.call('ZADD', KEYS[4], format_int(now + length), owner, score, owner .. '}')
 end
 
 -- remove_place removes the place of an owner. It returns 0 if the owner had none.

@@ -99,7 +99,7 @@ end
 
 if has_place and place > 0 then
   allow_writes()
-  set_place(owner, from_now(place), place + 1)
+  set_place(owner, now, place + 1) -- until from_now(place)
 end
 
 -- Remove some expired leases and places. The walk below then grants the requests that they
@@ -164,7 +164,7 @@ else
   if place > 0 then
     local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
     call('ZADD', KEYS[3], format_int((ticket or 0) + 1), owner)
-    set_place(owner, from_now(place), place + 1)
+    set_place(owner, now, place + 1) -- until from_now(place)
     write_record(owner, request, '0')
     if not ticket and family == 'r' then
       for _, holder in ipairs(call('ZRANGEBYSCORE', KEYS[1], '(' .. format_int(now), '+inf', 'LIMIT', 0, MAX_EXPIRED)) do

@@ -1,9 +1,12 @@
 -- Reads a shared lock, and writes nothing.
 --
+-- requires: arrival
+--
 -- KEYS 1 the holders
 --      2 the last token
 --      3 the queue
---      4 the records
+--      4 the places
+--      5 the records
 -- ARGV none
 --
 -- Returns {number of holders, number of waiters, the last token or nil, the highest token of
@@ -11,10 +14,11 @@
 -- first 100 waiters}. It reads the first 1,000 leases and returns the holders with the lowest
 -- tokens. A holder is {token, ms, mode, count, metadata, client}. The count is the number of its
 -- permits in mode p, and the number of its members in mode m. The ms until members become free
--- are 0 if there are holders, or if nothing is kept taken. A waiter is {mode, metadata, client}.
+-- are 0 if there are holders, or if nothing is kept taken. A waiter is {mode, metadata, client,
+-- ms for which it has waited}; the ms are 0 if they are not known.
 -- The client is the owner up to its last colon. Leases beyond the first 1,000 count as held.
 --
--- Bound: 1,100 records.
+-- Bound: 1,100 records and 100 places.
 
 local call = redis.call
 local time = call('TIME')
@@ -28,7 +32,7 @@ end
 local live = call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
 local holders, kept, free_at, highest = {}, 0, 0, '0'
 for i = 1, #live, 2 do
-  local record = call('HGET', KEYS[4], live[i])
+  local record = call('HGET', KEYS[5], live[i])
   local mode, token, limit, permits, metadata = string.match(record or '', '^(%l) (%d+) (%d+)/?(%d*) (.*)$')
   if not mode then
     return redis.error_reply('WRONGTYPE the value of the key is not a lock')
@@ -52,9 +56,9 @@ local free_in = held == 0 and kept > 0 and math.max(math.ceil(free_at) - now - 1
 
 local waiters = {}
 for _, owner in ipairs(call('ZRANGE', KEYS[3], 0, 99)) do
-  local mode, metadata = string.match(call('HGET', KEYS[4], owner) or '', '^(%l) %d+ %d+/?%d* (.*)$')
+  local mode, metadata = string.match(call('HGET', KEYS[5], owner) or '', '^(%l) %d+ %d+/?%d* (.*)$')
   if mode then
-    waiters[#waiters + 1] = {mode, metadata, client_of(owner)}
+    waiters[#waiters + 1] = {mode, metadata, client_of(owner), waited(owner, now)}
   end
 end
 return {held, call('ZCARD', KEYS[3]), call('GET', KEYS[2]), #live > 0 and highest, holders, free_in, waiters}

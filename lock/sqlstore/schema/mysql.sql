@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS leasewheel_grants (
 -- the keys.
 CREATE TABLE IF NOT EXISTS leasewheel_places (
     lock_key VARBINARY(1024) NOT NULL,
-    place    BIGINT          NOT NULL, -- rises in the order of arrival
+    place    BIGINT          NOT NULL, -- the time of arrival in microseconds; rises in the order of arrival
     owner    VARBINARY(200)  NOT NULL,
     expires  BIGINT          NOT NULL, -- of the place
     metadata VARBINARY(1024),

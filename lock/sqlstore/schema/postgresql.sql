@@ -7,7 +7,7 @@
 -- adds or removes them; the ends of places are extended without it.
 CREATE TABLE IF NOT EXISTS leasewheel_places (
     lock_key bytea  NOT NULL,
-    place    bigint NOT NULL, -- rises in the order of arrival
+    place    bigint NOT NULL, -- the time of arrival in microseconds; rises in the order of arrival
     owner    bytea  NOT NULL,
     expires  bigint NOT NULL, -- of the place
     metadata bytea,

@@ -6,7 +6,7 @@
 -- The queues: a row for each waiter.
 CREATE TABLE IF NOT EXISTS leasewheel_places (
     lock_key BLOB    NOT NULL,
-    place    INTEGER NOT NULL, -- rises in the order of arrival
+    place    INTEGER NOT NULL, -- the time of arrival in microseconds; rises in the order of arrival
     owner    BLOB    NOT NULL,
     expires  INTEGER NOT NULL, -- of the place
     metadata BLOB,

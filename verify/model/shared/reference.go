@@ -52,6 +52,7 @@ func (a request) family() byte {
 type lease struct {
 	request
 	token uint64
+	since int64 // the arrival of a waiter
 	end   int64
 	kept  bool // released: it keeps its members taken by nobody until its end
 }
@@ -172,7 +173,7 @@ func (r *reference) acquire(a request) reply {
 			return reply{code: 1, token: r.grant(t, r.expiryIn(a.ttl)).token}
 		}
 		if a.place > 0 {
-			t.end = r.expiryIn(a.place)
+			t.since, t.end = r.now, r.expiryIn(a.place)
 			r.queue = append(r.queue, t)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -281,8 +282,13 @@ func (s *server) compareQueue(r *reference) error {
 		if int64(ends[p.owner]) != p.end {
 			return fmt.Errorf("place of %s ends at %.0f, want %d", p.owner, ends[p.owner], p.end)
 		}
-		if _, ok := ends[p.owner+"}"]; !ok {
+		score, ok := ends[p.owner+"}"]
+		if !ok {
 			return fmt.Errorf("place of %s without a length", p.owner)
+		}
+		length, since := math.Modf(-score)
+		if math.Abs(since*1e13-float64(p.since)) > 1+length/100 { // a score has 53 bits
+			return fmt.Errorf("place of %s is taken at %.0f, want %d", p.owner, since*1e13, p.since)
 		}
 	}
 	if !slices.Equal(want, queue) || len(ends) != 2*len(queue) {
