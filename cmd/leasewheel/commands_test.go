@@ -165,10 +165,11 @@ func TestLsAndInspectShowLocks(t *testing.T) {
 
 	shows := stdoutOf(t, server, "inspect", prefix+"a")
 	assert.Contains(t, shows, "exclusive, 1 waiting, last token ")
-	assert.Contains(t, shows, "waiter  next\n")
+	assert.Regexp(t, `\n  the first waiter has waited [\d.]+s\n  waiter  next\n`, shows)
 	var state lockState
 	require.NoError(t, json.Unmarshal([]byte(stdoutOf(t, server, "inspect", "-json", prefix+"a")), &state))
 	assert.Equal(t, []string{"next"}, state.Queue)
+	assert.Positive(t, state.Waited)
 	assert.Contains(t, stdoutOf(t, server, "inspect", prefix+"b\n"), "holder  permit, 2 permits")
 	assert.Contains(t, stdoutOf(t, server, "inspect", prefix+"none"), ": free, 0 waiting, last token 0\n")
 	assert.Equal(t, "{\n  \"count\": 0\n}\n", stdoutOf(t, server, "ls", "-json", "-count", prefix+"none"))

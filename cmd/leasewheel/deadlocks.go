@@ -20,6 +20,7 @@ type waitState struct {
 		Client   string `json:"client"`
 		Mode     string `json:"mode"`
 		Metadata string `json:"metadata"`
+		Waited   int64  `json:"waitedMs,omitempty"`
 	} `json:"waiter"`
 	Holder struct {
 		Client string `json:"client"`
@@ -85,8 +86,12 @@ func showDeadlocks(ctx context.Context, c *lock.Client, prefix string, asJSON bo
 			fmt.Fprintf(w, "%d clients wait for each other:\n", len(cycle))
 		}
 		for _, wait := range cycle {
-			fmt.Fprintf(w, "  %s\n    waits for %s (%s)\n    held by %s (%s), token %d\n", clientText(wait.Waiter.Client, wait.Waiter.Metadata),
-				quoted(wait.Key), wait.Waiter.Mode, clientText(wait.Holder.Client, wait.Holder.Metadata), wait.Holder.Mode, wait.Holder.Token)
+			waited := ""
+			if wait.Waiter.Waited > 0 {
+				waited = ", has waited " + inWords(wait.Waiter.Waited.Milliseconds())
+			}
+			fmt.Fprintf(w, "  %s\n    waits for %s (%s)%s\n    held by %s (%s), token %d\n", clientText(wait.Waiter.Client, wait.Waiter.Metadata),
+				quoted(wait.Key), wait.Waiter.Mode, waited, clientText(wait.Holder.Client, wait.Holder.Metadata), wait.Holder.Mode, wait.Holder.Token)
 		}
 	}
 	return found, nil
@@ -104,6 +109,7 @@ func clientText(client, metadata string) string {
 func waitStateOf(wait waitgraph.Wait) waitState {
 	s := waitState{Key: wait.Key}
 	s.Waiter.Client, s.Waiter.Mode, s.Waiter.Metadata = wait.Waiter.Client, wait.Waiter.Mode.String(), wait.Waiter.Metadata
+	s.Waiter.Waited = wait.Waiter.Waited.Milliseconds()
 	s.Holder.Client, s.Holder.holderState = wait.Holder.Client, holderStateOf(wait.Holder)
 	return s
 }

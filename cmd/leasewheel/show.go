@@ -28,7 +28,8 @@ type lockState struct {
 	Token   uint64        `json:"token"`           // the last one granted; 0 if the server has forgotten it
 	FreeIn  int64         `json:"freeInMs"`        // above 0: released before its MinHold
 	Holders []holderState `json:"holders"`         // the first 16
-	Queue   []string      `json:"queue,omitempty"` // the metadata of the first 16 waiters
+	Queue   []string      `json:"queue,omitempty"` // the metadata of the first 100 waiters
+	Waited  int64         `json:"firstWaitedMs,omitempty"`
 	Error   string        `json:"error,omitempty"` // in a list: the key is no lock, for example
 }
 
@@ -52,6 +53,9 @@ func stateOf(key string, info lock.Info) lockState {
 	}
 	for _, p := range info.Places {
 		s.Queue = append(s.Queue, p.Metadata)
+	}
+	if len(info.Places) > 0 {
+		s.Waited = info.Places[0].Waited.Milliseconds()
 	}
 	return s
 }
@@ -243,8 +247,8 @@ var inspectCommand = command{
 	name: "inspect", args: "KEY", minArgs: 1, maxArgs: 1,
 	summary: "show who holds and who waits for a lock",
 	about: `
-Shows the holders of a lock, the time until each lease ends unless it is renewed, the fencing token and
-the waiters. The exit status is 0 whether or not the lock is held.
+Shows the holders of a lock, the time until each lease ends unless it is renewed, the fencing token, the
+waiters, and how long the first has waited. The exit status is 0 whether or not the lock is held.
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
 		var o showOptions
@@ -278,6 +282,9 @@ func printState(w io.Writer, s *lockState) {
 			size = fmt.Sprintf(", %d members", h.Members)
 		}
 		fmt.Fprintf(w, "  holder  %s%s, token %d, ends in %s: %s\n", h.Mode, size, h.Token, inWords(h.ExpiresIn), shown(h.Metadata))
+	}
+	if s.Waited > 0 {
+		fmt.Fprintf(w, "  the first waiter has waited %s\n", inWords(s.Waited))
 	}
 	for _, q := range s.Queue {
 		fmt.Fprintf(w, "  waiter  %s\n", shown(q))
