@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/testprocess"
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
 const answerTimeout = 25 * time.Second // of a process, whatever the fault
@@ -23,7 +24,7 @@ const answerTimeout = 25 * time.Second // of a process, whatever the fault
 type child struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
-	proxies []*proxy
+	proxies []*testproxy.Proxy
 	ended   chan struct{} // closed after the output has ended
 
 	mu      sync.Mutex // guards all below, and writes to in
@@ -37,13 +38,13 @@ func startChild(c *candidate, targets []string) (*child, message, error) {
 	k := &child{ended: make(chan struct{}), waiting: map[int]chan message{}}
 	var addrs []string
 	for _, t := range targets {
-		p, err := newProxy(t)
+		p, err := testproxy.New("tcp", t)
 		if err != nil {
 			k.closeProxies()
 			return nil, message{}, err
 		}
 		k.proxies = append(k.proxies, p)
-		addrs = append(addrs, p.addr())
+		addrs = append(addrs, p.Addr())
 	}
 	var err error
 	if k.cmd, err = c.process(addrs); err != nil {
@@ -158,10 +159,10 @@ func (k *child) told(session string, after int64) (at int64, ok bool) {
 
 func (k *child) signal(s syscall.Signal) error { return k.cmd.Process.Signal(s) }
 
-// chunks returns how many chunks the process has sent to the servers.
-func (k *child) chunks() (n int64) {
+// packets returns how many packets the process has sent to the servers.
+func (k *child) packets() (n int64) {
 	for _, p := range k.proxies {
-		n += p.chunks.Load()
+		n += p.Packets()
 	}
 	return n
 }
@@ -181,6 +182,6 @@ func (k *child) close() {
 
 func (k *child) closeProxies() {
 	for _, p := range k.proxies {
-		p.close()
+		p.Close()
 	}
 }

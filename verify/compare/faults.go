@@ -44,7 +44,7 @@ func faults() []*fault {
 func acquireLost(r *round) {
 	r.open(r.a, "a")
 	r.open(r.b, "b")
-	r.a.proxies[0].loseAnswer(r.bytesOf(r.key))
+	r.a.proxies[0].LoseAnswer(r.bytesOf(r.key))
 	a := r.acquire(r.a, "a")
 	time.Sleep(lease / 20)
 	b := r.acquire(r.b, "b")
@@ -69,7 +69,7 @@ func acquireLost(r *round) {
 
 func releaseLost(r *round) {
 	a, b := r.hold()
-	r.a.proxies[0].loseAnswer(r.bytesOf(r.key))
+	r.a.proxies[0].LoseAnswer(r.bytesOf(r.key))
 	reply := a.release()
 	b.must()
 	_, err := r.a.wait(reply, answerTimeout)
@@ -80,14 +80,14 @@ func releaseLost(r *round) {
 
 // checkLoss ends a round in which no answer was lost.
 func (r *round) checkLoss() {
-	if !r.single && !r.a.proxies[0].lostOne() {
+	if !r.single && !r.a.proxies[0].HasLost() {
 		check(errors.New("no answer was lost"))
 	}
 }
 
 func renewalLost(r *round) {
 	a, b := r.hold()
-	r.a.proxies[0].loseAnswer(r.renewal)
+	r.a.proxies[0].LoseAnswer(r.renewal)
 	r.observe(a, b, 2*lease)
 	r.checkLoss()
 }
@@ -103,11 +103,11 @@ func hang(d time.Duration) func(r *round) {
 func cut(r *round) {
 	a, b := r.hold()
 	for _, p := range r.a.proxies {
-		p.block(false)
+		p.Block()
 	}
 	time.AfterFunc(2*lease, func() {
 		for _, p := range r.a.proxies {
-			p.unblock()
+			p.Unblock()
 		}
 	})
 	r.observe(a, b, 3*lease)
@@ -203,7 +203,7 @@ func failedOver(r *round) {
 	check(err)
 	r.end = now()
 	for _, k := range []*child{r.a, r.b} {
-		k.proxies[0].redirect(addr)
+		k.proxies[0].Redirect(addr)
 	}
 	r.observe(a, b, 2*lease)
 }
@@ -220,7 +220,7 @@ func restarted(r *round) {
 func lateRelease(r *round) {
 	a, b := r.hold()
 	for _, p := range r.a.proxies {
-		p.block(true)
+		p.BlockRequests()
 	}
 	reply := a.release()
 	b.must()
@@ -228,7 +228,7 @@ func lateRelease(r *round) {
 	c := r.acquire(r.b, "c")
 	time.Sleep(lease / 10)
 	for _, p := range r.a.proxies {
-		p.unblock()
+		p.Unblock()
 	}
 	early := c.granted(lease / 2) // before the lease of b ends if it is not renewed
 	_, lost := b.told()
@@ -251,10 +251,10 @@ func waiters(r *round) {
 		names = append(names, fmt.Sprint("w", i))
 	}
 	r.open(r.b, names...)
-	requests, used := r.b.chunks(), cpu(r.b.cmd.Process.Pid)
+	requests, used := r.b.packets(), cpu(r.b.cmd.Process.Pid)
 	m, err := r.b.call(request{Do: doContend, Session: "w", Key: r.key, N: waiting, Millis: int(waitingTime.Milliseconds())})
 	check(err)
-	requests, used = r.b.chunks()-requests, cpu(r.b.cmd.Process.Pid)-used
+	requests, used = r.b.packets()-requests, cpu(r.b.cmd.Process.Pid)-used
 	for _, n := range m.Counts {
 		r.row.HandOvers += n
 	}
