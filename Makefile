@@ -5,8 +5,6 @@ ARGS     ?=
 PKG      ?= ./...
 TIER     ?= quick
 FUZZTIME ?= 30s
-NEWEST_GO ?= go1.27.0
-NEWEST_ROWS := hot-0,hot-1m,par-1m,replace,reset,fire,rearm,bytes,gc
 TOOL     := go tool -modfile="$(CURDIR)/tools/go.mod"
 NESTED   := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/go.mod' -not -path '*/.*')))
 
@@ -175,9 +173,6 @@ fuzz: setup ## Run each fuzz target of all modules for FUZZTIME, 30s by default
 bench-timers: ## Compare the timer engines with their peers, ARGS=-quick for a short run
 	cd benchmarks && go run ./timers $(ARGS)
 
-bench-newest: ## Run the engines' rows with NEWEST_GO, to be compared with the pinned release
-	cd benchmarks && GOTOOLCHAIN=$(NEWEST_GO) go run ./timers -only wheel,heap,std -rows $(NEWEST_ROWS) -json results/timers-newest.json $(ARGS)
-
 bench-leases: setup ## Hold 100,000 locks beside other clients, ARGS=-quick or ARGS='-leases 1000,1000000'
 	cd benchmarks && go run ./leases $(ARGS)
 
@@ -201,8 +196,7 @@ bench-stores: setup ## Compare the stores: a lock, a hand-over, renewals; ARGS=-
 	mysqld=$$(.ci/servers any mysql-9.7)/mysqld; [ ! -x "$$mysqld" ] || export MYSQLD=$$mysqld; cd benchmarks/stores && go run . $(ARGS)
 
 bench-page: ## Write the tables and charts of BENCHMARKS and STORES from benchmarks/results
-	cd benchmarks && go run ./timers -print $(if $(wildcard benchmarks/results/timers-newest.json),-compare results/timers-newest.json) -docs ../docs >/dev/null
-	cd benchmarks && for name in leases locks; do go run ./$$name -print -docs ../docs >/dev/null || exit 1; done
+	cd benchmarks && for name in timers leases locks; do go run ./$$name -print -docs ../docs >/dev/null || exit 1; done
 	cd benchmarks/stores && go run . -print -docs ../../docs >/dev/null
 
 # Chromium comes from the packages of the system, and axe-core, which checks contrasts, from npm.
@@ -231,7 +225,7 @@ SITE_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/leasewheel/site
 site: ## Build docs, packages and the playground as a site with a search, in build/site; fails on a broken link
 	@.ci/site "$(CURDIR)/build/site" "$(SITE_TOOLS)"
 
-demo: ## Run the demo, ARGS='-engine heap' for the other engine, RACED=1 under the race detector
-	$(if $(RACED),$(with_race)) go run ./cmd/renewdemo $(ARGS)
+demo: ## Run the demo, ARGS='-engine heap' for the other engine
+	go run ./cmd/renewdemo $(ARGS)
 
-.PHONY: help setup stores setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench-timers bench-newest bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo
+.PHONY: help setup stores setup-stores setup-interop test test-newest test-stores build-tests test-long check fmt gofmt vet lint vuln examples test-32 nested interop consumer release verify servers fuzz bench-timers bench-leases bench-locks route bench-stores bench-page compare compare-page setup-browser page-test page-pictures playground site demo

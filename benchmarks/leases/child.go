@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -22,8 +21,7 @@ type task struct {
 	Addrs     []string // of a single server, or of the masters of a cluster
 	Leases    int
 	TTL       time.Duration
-	Saturate  bool   // renew without pause instead of once in a period
-	Profile   string // folder for a CPU profile, or ""
+	Saturate  bool // renew without pause instead of once in a period
 }
 
 // period is the time between two renewals of a lock.
@@ -43,10 +41,9 @@ type worker struct {
 	first     memory // with the first tenth of the locks
 	remaining int    // locks acquired after that
 
-	cpu         time.Duration
-	stats       clientStats
-	goroutines  goroutineWatch
-	stopProfile func() error // nil if there is no CPU profile
+	cpu        time.Duration
+	stats      clientStats
+	goroutines goroutineWatch
 }
 
 // benchGoroutines is the number of goroutines of the benchmark itself: the main one
@@ -108,11 +105,6 @@ func (w *worker) handle(request string) (bench.Values, error) {
 }
 
 func (w *worker) begin() (err error) {
-	if w.Profile != "" {
-		if w.stopProfile, err = bench.Profile(filepath.Join(w.Profile, w.Candidate+".pprof")); err != nil {
-			return err
-		}
-	}
 	w.stats = w.client.stats()
 	w.goroutines.start()
 	w.cpu, err = bench.ProcessCPU()
@@ -127,11 +119,6 @@ func (w *worker) end() (bench.Values, error) {
 		return nil, err
 	}
 	goroutines := w.goroutines.stop() - benchGoroutines
-	if w.stopProfile != nil {
-		if err := w.stopProfile(); err != nil {
-			return nil, err
-		}
-	}
 	s, rss := w.client.stats(), bench.ProcessRSS()
 	m := readMemory()
 	runtime.KeepAlive(w.client)

@@ -63,14 +63,13 @@ type plan struct {
 	window   time.Duration // measured
 	saturate time.Duration // measured while the client renews without pause; 0 means not
 	outage   time.Duration // measured with one master hanging, and with it dead
-	profiles string        // folder for CPU profiles, or ""
 }
 
 // planned returns the jobs that the flags select.
 func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
-	p := plan{leases: 100_000, ttl: 30 * time.Second, window: 20 * time.Second, saturate: 3 * time.Second, profiles: o.Profile}
+	p := plan{leases: 100_000, ttl: 30 * time.Second, window: 20 * time.Second, saturate: 3 * time.Second}
 	if o.Quick {
-		p = plan{leases: 10_000, ttl: 4500 * time.Millisecond, window: 4 * time.Second, saturate: time.Second, profiles: o.Profile}
+		p = plan{leases: 10_000, ttl: 4500 * time.Millisecond, window: 4 * time.Second, saturate: time.Second}
 	}
 	if flags.ttl != 0 {
 		p.ttl = flags.ttl

@@ -36,7 +36,7 @@ func (p plan) hold(ctx context.Context, c candidate, clustered bool, idle float6
 		return nil, err
 	}
 	defer s.close()
-	work := task{Candidate: c.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Profile: p.profiles}
+	work := task{Candidate: c.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl}
 	process, err := bench.Start(work)
 	if err != nil {
 		return nil, err
@@ -142,10 +142,6 @@ func (s *servers) measureDuring(ctx context.Context, process *bench.Process, idl
 	if _, err := process.Call(beginRequest); err != nil {
 		return nil, err
 	}
-	machine, own, err := bench.MachineCPU()
-	if err != nil {
-		return nil, err
-	}
 	before, err := s.readStats(ctx)
 	if err != nil {
 		return nil, err
@@ -157,17 +153,11 @@ func (s *servers) measureDuring(ctx context.Context, process *bench.Process, idl
 	if err != nil {
 		return nil, err
 	}
-	machineAfter, ownAfter, err := bench.MachineCPU()
-	if err != nil {
-		return nil, err
-	}
 	v, err := process.Call(endRequest)
 	if err != nil {
 		return nil, err
 	}
 	seconds, renewals := after.at.Sub(before.at).Seconds(), after.renewals-before.renewals
-	measured := (ownAfter - own).Seconds() + v["cpu"] + after.cpu - before.cpu
-	v["others"] = max(0, (machineAfter-machine).Seconds()-measured) / seconds // cores that other processes used
 	v["rate"] = renewals / seconds
 	v["redis"] = (after.cpu - before.cpu - idle*float64(len(s.nodes))*seconds) * 1e6 / renewals
 	v["client"] = v["cpu"] * 1e6 / renewals

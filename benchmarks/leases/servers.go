@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,7 +42,11 @@ func startServers(ctx context.Context, clustered bool) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.formCluster(ctx); err != nil {
+	var list []*testredis.Server
+	for _, n := range s.nodes {
+		list = append(list, n.server)
+	}
+	if err := testredis.FormCluster(ctx, list...); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -64,50 +66,8 @@ func launch(n int, args ...string) (*servers, error) {
 	return s, nil
 }
 
-// formCluster makes a cluster of the servers. Each serves an equal part of the slots.
-func (s *servers) formCluster(ctx context.Context) error {
-	for i, n := range s.nodes {
-		if err := n.rdb.ClusterAddSlotsRange(ctx, firstSlot(i), firstSlot(i+1)-1).Err(); err != nil {
-			return err
-		}
-		if err := n.rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
-			return err
-		}
-		for _, other := range s.nodes[:i] {
-			host, port, err := net.SplitHostPort(other.server.Addr())
-			if err != nil {
-				return err
-			}
-			if err := n.rdb.ClusterMeet(ctx, host, port).Err(); err != nil {
-				return err
-			}
-		}
-	}
-	return s.awaitCluster(ctx)
-}
-
 // firstSlot returns the first slot of the i-th master.
 func firstSlot(i int) int { return i * slots / masters }
-
-// awaitCluster waits until each server knows the owners of all slots and serves its
-// own.
-func (s *servers) awaitCluster(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, fmt.Errorf("%d servers did not form a cluster in 30 s", masters))
-	defer cancel()
-	assigned := fmt.Sprint("cluster_slots_assigned:", slots)
-	for _, n := range s.nodes {
-		for {
-			info, err := n.rdb.ClusterInfo(ctx).Result()
-			if err == nil && strings.Contains(info, assigned) && strings.Contains(info, "cluster_state:ok") {
-				break
-			}
-			if err := bench.Sleep(ctx, 20*time.Millisecond); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
 
 func (s *servers) addrs() []string {
 	var list []string

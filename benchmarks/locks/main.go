@@ -64,7 +64,6 @@ func plan(o bench.Options) ([]bench.Job, map[string]string, error) {
 	}
 	var jobs []bench.Job
 	add := func(t task) {
-		t.Profile = o.Profile
 		jobs = append(jobs, bench.Job{Work: t.name(), Candidate: t.Candidate, Measure: func(context.Context) (bench.Values, error) { return measure(t) }})
 	}
 	for _, n := range goroutines {

@@ -5,10 +5,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,7 +30,6 @@ type task struct {
 	Addr       string
 	Goroutines int // that lock; in a hand-over each has a client of its own
 	Window     time.Duration
-	Profile    string // folder for CPU profiles, or ""
 }
 
 // measure runs a task in a process of its own on a server of its own.
@@ -195,7 +192,7 @@ func (t task) batches(ctx context.Context, c client) (bench.Values, error) {
 	return times, nil
 }
 
-// usage is what this process, the server and all other processes used: seconds of processor time, and commands.
+// usage is what this process and the server used: seconds of processor time, and commands.
 type usage bench.Values
 
 // per adds the rate of n operations and the usage of each, in µs, to the figures.
@@ -203,21 +200,12 @@ func (u usage) per(n float64, v bench.Values) {
 	v["rate"] = n / u["seconds"]
 	v["redis"], v["client"] = u["redis"]*1e6/n, u["own"]*1e6/n
 	v["commands"] = u["commands"] / n
-	v["others"] = max(0, u["machine"]-u["own"]-u["redis"]) / u["seconds"] // cores
 }
 
-// metered runs f and returns the resources that it used. It writes a CPU profile if
-// the task has a folder for it.
+// metered runs f and returns the resources that it used.
 func (t task) metered(ctx context.Context, f func() error) (used usage, err error) {
 	rdb := redis.NewClient(&redis.Options{Addr: t.Addr})
 	defer func() { _ = rdb.Close() }()
-	if t.Profile != "" {
-		stop, err := bench.Profile(filepath.Join(t.Profile, fmt.Sprint(t.Candidate, "-", t.name(), ".pprof")))
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, stop()) }()
-	}
 	began := time.Now()
 	before, err := t.readUsage(ctx, rdb)
 	if err != nil {
@@ -251,7 +239,7 @@ func (t task) readUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 			u["commands"] += bench.InfoField(info["cmdstat_"+command], "calls")
 		}
 	}
-	machine, own, err := bench.MachineCPU()
-	u["machine"], u["own"] = machine.Seconds(), own.Seconds()
+	own, err := bench.ProcessCPU()
+	u["own"] = own.Seconds()
 	return u, err
 }

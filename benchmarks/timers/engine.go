@@ -57,8 +57,6 @@ var peers = []peer{
 	{name: "russellluo", title: "RussellLuo/timingwheel", ticks: bothTicks, run: runOn(newRussellLuo)},
 	{name: "rfyiamcool", title: "rfyiamcool/go-timewheel", ticks: bothTicks, occasional: true, run: runOn(newRfyiamcool)},
 	{name: "containerheap", title: "container/heap", run: runOn(newContainerHeap)},
-	{name: "floor", title: "clock and two locks", run: runOn(newFloor)},
-	{name: "harness", title: "harness alone", occasional: true, run: runOn(newHarness)},
 }
 
 const netty = "netty"

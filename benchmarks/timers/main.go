@@ -14,12 +14,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -31,9 +29,8 @@ import (
 
 // flags are those of this program.
 var flags struct {
-	rows    string
-	rounds  int
-	compare string
+	rows   string
+	rounds int
 }
 
 var program = bench.Program{
@@ -43,7 +40,6 @@ var program = bench.Program{
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&flags.rows, "rows", "", "comma-separated `ids` of rows, or first parts of ids (default all)")
 		f.IntVar(&flags.rounds, "rounds", 0, "rounds (default 3, or 1 with -quick)")
-		f.StringVar(&flags.compare, "compare", "", "`file` with results of another Go release, to be compared")
 	},
 	Plan: planned, Child: child, Sections: sections,
 }
@@ -64,7 +60,7 @@ func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
 	var java *jvm
 	var jobs []bench.Job
 	for _, j := range s.plan() {
-		take := func(ctx context.Context) (values, error) { return j.inChild(ctx, o.Profile) }
+		take := j.inChild
 		if j.Peer == netty {
 			if java == nil {
 				var err error
@@ -113,20 +109,9 @@ func (j job) measure(ctx context.Context, take func(ctx context.Context) (values
 	}
 }
 
-// task is the work of a child: to take a sample, or to measure the hiccups of the machine beside one.
-type task struct {
-	job
-	Profile string // file for a CPU profile, or ""
-	Hiccups bool
-}
-
 // inChild takes a sample in a process of its own.
-func (j job) inChild(ctx context.Context, profiles string) (values, error) {
-	t := task{job: job{Peer: j.Peer, Spec: j.Spec.forPeer(j.Peer)}}
-	if profiles != "" {
-		t.Profile = filepath.Join(profiles, fmt.Sprintf("%s-%s.%d.prof", j.Spec.name(), j.Peer, j.Round))
-	}
-	process, err := bench.Start(t)
+func (j job) inChild(ctx context.Context) (values, error) {
+	process, err := bench.Start(job{Peer: j.Peer, Spec: j.Spec.forPeer(j.Peer)})
 	if err != nil {
 		return nil, err
 	}
@@ -137,22 +122,9 @@ func (j job) inChild(ctx context.Context, profiles string) (values, error) {
 
 // child serves the requests of the parent.
 func child(in io.Reader, out io.Writer) error {
-	return bench.Serve(in, out, func(t task) (func(string) (values, error), error) {
-		if t.Hiccups {
-			return meterMachine(), nil
-		}
-		p, err := peerNamed(t.Peer)
-		return func(string) (values, error) {
-			if t.Profile == "" {
-				return p.run(t.Spec)
-			}
-			stop, err := bench.Profile(t.Profile)
-			if err != nil {
-				return nil, err
-			}
-			v, err := p.run(t.Spec)
-			return v, errors.Join(err, stop())
-		}, err
+	return bench.Serve(in, out, func(j job) (func(string) (values, error), error) {
+		p, err := peerNamed(j.Peer)
+		return func(string) (values, error) { return p.run(j.Spec) }, err
 	})
 }
 

@@ -135,11 +135,11 @@ func (r row) peers() []string {
 		case r.sample.Ordered:
 			return []string{"wheel", "heap", "std"}
 		}
-		return allBut("floor")
+		return order()
 	case "rearm":
-		return allBut("harness", "floor", "containerheap")
+		return allBut("containerheap")
 	case "probe":
-		return allBut("wheel-go", "harness", "floor")
+		return allBut("wheel-go")
 	case "spread": // needs much time
 		return []string{"wheel", netty}
 	case "channels":
@@ -147,9 +147,9 @@ func (r row) peers() []string {
 	case "contexts":
 		return []string{"wheel", "heap", "std", "antlabs"}
 	case "reset", "idle":
-		return allBut("wheel-go", "containerheap", "floor")
+		return allBut("wheel-go", "containerheap")
 	}
-	return allBut("wheel-go", "floor") // wheel-go differs from the wheel only in its callbacks
+	return allBut("wheel-go") // wheel-go differs from the wheel only in its callbacks
 }
 
 func allBut(names ...string) []string {

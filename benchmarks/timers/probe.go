@@ -3,7 +3,6 @@
 package main
 
 import (
-	"maps"
 	"runtime"
 	"sync"
 	"time"
@@ -33,8 +32,6 @@ const (
 // probe measures how late timers of 5 ms are while s.Pending others wait, which come
 // due over s.Over. Each probe is scheduled again as soon as it has fired.
 //
-// Two meters run beside it and tell how late a mere sleep is meanwhile; see hiccups.
-//
 // The sample ends s.For after it began to schedule the others, so that it includes
 // the same visits of coarse buckets for all numbers of timers. It lasts at least half
 // of s.For in any case.
@@ -47,13 +44,9 @@ func probe[H any](e engine[H], s spec) values {
 	took := time.Duration(now() - begin)
 	runProbes(e, now()+int64(200*time.Millisecond)) // warm up
 	resetLateness()
-	meters, err := startHiccups()
-	must(err)
 	runProbes(e, max(begin+int64(s.For), now()+int64(s.For/2)))
 	h := readLateness()
-	v, err := meters.end()
-	must(err)
-	maps.Copy(v, h.values())
+	v := h.values()
 	v["probes"] = float64(h.fired)
 	v["setup"] = took.Seconds()
 	v["rss"] = float64(bench.ProcessRSS()) / (1 << 20)

@@ -17,7 +17,6 @@ func sections() []bench.Section {
 	return []bench.Section{
 		{Name: "figures", Report: func(r *bench.Results) string { return figures(r, rows, r.Measured(order(), works(r)...)) + probes(r) }},
 		{Page: bench.Page, Name: "timers", Report: page, Charts: allCharts},
-		{Page: bench.Page, Name: "releases", Report: releases},
 	}
 }
 
@@ -50,7 +49,7 @@ func page(r *bench.Results) string {
 		must(err)
 		shown = append(shown, w)
 	}
-	names := slices.DeleteFunc(r.Measured(order(), works(r)...), func(p string) bool { return p == "wheel-go" || p == "floor" || p == "harness" })
+	names := slices.DeleteFunc(r.Measured(order(), works(r)...), func(p string) bool { return p == "wheel-go" })
 	var b strings.Builder
 	for i, run := range r.Runs {
 		if i == 0 {
@@ -168,43 +167,6 @@ func inUnit(w row) string {
 	return ", " + w.Unit
 }
 
-// comparedRows are the rows in which two Go releases are compared, and comparedPeers the peers that run on both.
-var (
-	comparedRows  = []string{"hot-0", "hot-1m", "par-1m", "replace", "reset", "fire", "rearm", "bytes", "gc"}
-	comparedPeers = []string{"wheel", "heap", "std"}
-)
-
-// releases returns a table of the ratios of the figures with two Go releases, or "" without -compare.
-func releases(r *bench.Results) string {
-	if flags.compare == "" {
-		return ""
-	}
-	other, err := bench.LoadResults(flags.compare)
-	if err != nil {
-		return err.Error() + "\n"
-	}
-	t := bench.Table{{"work"}}
-	for _, p := range comparedPeers {
-		t[0] = append(t[0], titleOf(p))
-	}
-	for _, id := range comparedRows {
-		w, err := rowNamed(id)
-		must(err)
-		var cells []string
-		for _, p := range comparedPeers {
-			x, ok := w.figure(r, p)
-			y, ok2 := w.figure(other, p)
-			cell := ""
-			if ok && ok2 {
-				cell = fmt.Sprintf("%.2f", y/max(x, 1e-9))
-			}
-			cells = append(cells, cell)
-		}
-		t.Add([]string{w.Name}, cells...)
-	}
-	return fmt.Sprintf("%s ÷ %s.\n\n%s", other.Runs[0].Go, r.Runs[0].Go, t)
-}
-
 // charts are the rows that are shown as groups of bars, with one bar for each peer.
 var charts = []struct {
 	file, title string
@@ -239,7 +201,7 @@ func (r row) bars(results *bench.Results) bench.BarGroup {
 	g := bench.BarGroup{Title: r.Name + inUnit(r)}
 	for _, p := range order() {
 		v, ok := r.figure(results, p)
-		if !ok || p == "harness" || p == "floor" {
+		if !ok {
 			continue
 		}
 		class := "other"

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -112,20 +111,6 @@ func TestCharts(t *testing.T) {
 	assert.Contains(t, string(svg), ">wheel ")
 }
 
-func TestReleases(t *testing.T) {
-	newer := example()
-	newer.Runs[0].Go = "go1.2"
-	for _, s := range newer.Samples {
-		s.Values["cpu"] *= 2
-	}
-	flags.compare = filepath.Join(t.TempDir(), "newer.json")
-	t.Cleanup(func() { flags.compare = "" })
-	require.NoError(t, newer.Save(flags.compare))
-	text := releases(example())
-	assert.True(t, strings.HasPrefix(text, "go1.2 ÷ go1.1."), text)
-	assert.Regexp(t, `1,000,000 pending +\| 2\.00 +\|`, text)
-}
-
 func TestASampleThatFailsHasAReason(t *testing.T) {
 	for want, v := range map[string]values{
 		"the machine was too busy": {setupDelay: 5},
@@ -154,9 +139,9 @@ func TestASampleThatFailsHasAReason(t *testing.T) {
 
 // A sample of a child has the figures of the peer.
 func TestAChildTakesASample(t *testing.T) {
-	v, err := job{Peer: "wheel", Spec: spec{Work: "ops", Pending: 100, For: time.Millisecond}}.inChild(t.Context(), t.TempDir())
+	v, err := job{Peer: "wheel", Spec: spec{Work: "ops", Pending: 100, For: time.Millisecond}}.inChild(t.Context())
 	require.NoError(t, err)
 	assert.Positive(t, v["hot.cpu"])
-	_, err = job{Peer: "nobody"}.inChild(t.Context(), "")
+	_, err = job{Peer: "nobody"}.inChild(t.Context())
 	require.ErrorContains(t, err, `unknown peer "nobody"`)
 }

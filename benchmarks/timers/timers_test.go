@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// TestMain is the main function of the meter that a probe sample starts, too.
+// TestMain is also the main function of the children that the tests start.
 func TestMain(m *testing.M) {
 	if bench.IsChild() {
 		os.Exit(program.Main())
@@ -65,8 +65,6 @@ func TestProbes(t *testing.T) {
 			assert.GreaterOrEqual(t, v["probes"], float64(probeCount), "each probe fires")
 			assert.GreaterOrEqual(t, v["max"], v["p50"])
 			assert.NotContains(t, v, tooSlow)
-			assert.Contains(t, v, "runtime-hiccup")
-			assert.Contains(t, v, "machine-hiccup")
 		})
 	}
 }

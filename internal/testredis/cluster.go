@@ -41,6 +41,13 @@ func StartCluster(t testing.TB, masters int, replicated bool, args ...string) *C
 	return c
 }
 
+// FormCluster makes a cluster of running servers, each with cluster-enabled.
+func FormCluster(ctx context.Context, masters ...*Server) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*timeout)
+	defer cancel()
+	return (&Cluster{Masters: masters}).form(ctx)
+}
+
 // form assigns the slots, introduces the nodes to each other, and waits until every node
 // knows the whole cluster.
 func (c *Cluster) form(ctx context.Context) error {

@@ -3,10 +3,11 @@
 package main
 
 import (
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // picture is bars of the clients, in a panel for each fault or figure.
@@ -136,8 +137,8 @@ func (p picture) draw() string {
 	height := chartTop + rowHeight*float64(len(p.panels[0].bars)) + chartBottom
 	low, high := scale(p.panels...)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img">`+"\n<title>%s</title>\n%s", width, height, escape(p.title), chartStyle)
-	fmt.Fprintf(&b, `<text class="title" x="8" y="22">%s</text>`+"\n", escape(p.title))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img">`+"\n<title>%s</title>\n%s", width, height, report.Escape(p.title), chartStyle)
+	fmt.Fprintf(&b, `<text class="title" x="8" y="22">%s</text>`+"\n", report.Escape(p.title))
 	for i, panel := range p.panels {
 		if p.units {
 			low, high = scale(panel)
@@ -147,7 +148,7 @@ func (p picture) draw() string {
 			return left + (panelWidth-valueWidth)*(min(max(v, low), high)-low)/(high-low)
 		}
 		zero := x(0)
-		fmt.Fprintf(&b, `<text class="panel" x="%.0f" y="%.0f">%s</text>`+"\n", left, chartTop-14, escape(panel.title))
+		fmt.Fprintf(&b, `<text class="panel" x="%.0f" y="%.0f">%s</text>`+"\n", left, chartTop-14, report.Escape(panel.title))
 		fmt.Fprintf(&b, `<line class="axis" x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f"/>`+"\n", zero, chartTop-4, zero, height-chartBottom)
 		for j, bar := range panel.bars {
 			class, top := "", chartTop+rowHeight*float64(j)
@@ -155,7 +156,7 @@ func (p picture) draw() string {
 				class = " ours"
 			}
 			if i == 0 {
-				fmt.Fprintf(&b, `<text class="%s" x="%.0f" y="%.0f" text-anchor="end">%s</text>`+"\n", strings.TrimSpace(class), left-8, top+barHeight-1, escape(bar.name))
+				fmt.Fprintf(&b, `<text class="%s" x="%.0f" y="%.0f" text-anchor="end">%s</text>`+"\n", strings.TrimSpace(class), left-8, top+barHeight-1, report.Escape(bar.name))
 			}
 			if bar.label == "–" {
 				fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">–</text>`+"\n", zero+6, top+barHeight-1)
@@ -164,15 +165,9 @@ func (p picture) draw() string {
 			end := x(bar.value)
 			fmt.Fprintf(&b, `<rect class="bar%s" x="%.1f" y="%.0f" width="%.1f" height="%.0f"/>`, class, min(zero, end), top, max(1, end-zero, zero-end), barHeight)
 			fmt.Fprintf(&b, `<line class="beyond%s" x1="%.1f" y1="%.0f" x2="%.1f" y2="%.0f"/>`, class, zero, top+barHeight/2, x(bar.beyond), top+barHeight/2)
-			fmt.Fprintf(&b, `<text class="%s" x="%.1f" y="%.0f">%s</text>`+"\n", strings.TrimSpace(class), max(zero, end, x(bar.beyond))+6, top+barHeight-1, escape(bar.label))
+			fmt.Fprintf(&b, `<text class="%s" x="%.1f" y="%.0f">%s</text>`+"\n", strings.TrimSpace(class), max(zero, end, x(bar.beyond))+6, top+barHeight-1, report.Escape(bar.label))
 		}
 	}
 	b.WriteString("</svg>\n")
-	return b.String()
-}
-
-func escape(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder never fails
 	return b.String()
 }

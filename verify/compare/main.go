@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // config holds the values of the flags.
@@ -126,7 +128,7 @@ func run(c config, out, progress io.Writer) error {
 			}
 		}
 		r.replace(c.playAll(progress))
-		r.Machine, r.Load = machine(), load()
+		r.Machine, r.Load = report.Machine(), report.Load()
 		endSpares()
 		if c.json != "" {
 			if err := r.save(c.json); err != nil {

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // question is a table of the page: a row for each client, and a column for each fault. Some columns stand in
@@ -208,31 +209,6 @@ func staleRounds(rows []row) string {
 	return fmt.Sprintf("%d/%d, %d", without, len(rows), with)
 }
 
-// table is a list of rows of cells. The first row is the header.
-type table [][]string
-
-// String returns the table in Markdown.
-func (t table) String() string {
-	widths := make([]int, len(t[0]))
-	for _, cells := range t {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	rule := make([]string, len(widths))
-	for i, w := range widths {
-		rule[i] = strings.Repeat("-", w)
-	}
-	var b strings.Builder
-	for _, cells := range slices.Insert(slices.Clone(t), 1, rule) {
-		for i, cell := range cells {
-			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
-		}
-		b.WriteString("|\n")
-	}
-	return b.String()
-}
-
 // measured returns the clients that have rows, in the order of the page.
 func (r *results) measured() (all []*candidate) {
 	for _, c := range candidates() {
@@ -247,12 +223,12 @@ func (r *results) measured() (all []*candidate) {
 const faultsPage = "../verify/compare/README.md#the-faults"
 
 // answer returns the table of a question.
-func (r *results) answer(q question) table {
+func (r *results) answer(q question) report.Table {
 	header := []string{"client"}
 	for _, name := range q.faults {
 		header = append(header, fmt.Sprintf("[%s](%s)", faults()[faultOrder(name)].title, faultsPage))
 	}
-	t := table{header}
+	t := report.Table{header}
 	for _, c := range r.measured() {
 		cells := []string{c.name}
 		some := false
@@ -300,12 +276,12 @@ func middle(rows []row, figure func(r row) float64) float64 {
 }
 
 // costs returns the table of 64 waiters, and of 20 whose holder is killed.
-func (r *results) costs() table {
+func (r *results) costs() report.Table {
 	header := []string{"client"}
 	for _, f := range costFigures() {
 		header = append(header, fmt.Sprintf("[%s](%s)", f.title, faultsPage))
 	}
-	t := table{header}
+	t := report.Table{header}
 	for _, c := range r.measured() {
 		cells, some := []string{c.name}, false
 		for _, f := range costFigures() {
@@ -325,8 +301,8 @@ func (r *results) costs() table {
 }
 
 // versions returns the table of clients.
-func (r *results) versions() table {
-	t := table{{"client", "versions", "rounds", "how it is used"}}
+func (r *results) versions() report.Table {
+	t := report.Table{{"client", "versions", "rounds", "how it is used"}}
 	for _, c := range r.measured() {
 		version := ""
 		rounds := map[string]int{}
@@ -372,23 +348,9 @@ func (r *results) report() string {
 	return b.String()
 }
 
-// section is the name of the section of the page that document replaces.
-const section = "figures"
-
 // document replaces the figures of the page, and the pictures.
 func (r *results) document(folder string) error {
-	path := filepath.Join(folder, "COMPARISON.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	begin, end := "<!-- "+section+" -->\n", "<!-- end of "+section+" -->"
-	before, rest, hasBegin := strings.Cut(string(text), begin)
-	_, after, hasEnd := strings.Cut(rest, end)
-	if !hasBegin || !hasEnd {
-		return fmt.Errorf("%s has no lines %q and %q", path, strings.TrimSpace(begin), end)
-	}
-	if err := os.WriteFile(path, []byte(before+begin+"\n"+r.report()+"\n"+end+after), 0o644); err != nil {
+	if err := report.Replace(filepath.Join(folder, "COMPARISON.md"), "figures", r.report()+"\n"); err != nil {
 		return err
 	}
 	for _, p := range r.pictures() {

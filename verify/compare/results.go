@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // results are the rows, and where they were measured.
@@ -22,25 +22,7 @@ type results struct {
 	Rows    []row
 }
 
-func newResults() *results { return &results{Machine: machine()} }
-
-// machine returns the number of cores and, where the system tells it, the name of the processor.
-func machine() string {
-	info, _ := os.ReadFile("/proc/cpuinfo") // only Linux has it
-	for line := range strings.Lines(string(info)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return fmt.Sprintf("%d × %s", runtime.NumCPU(), strings.Trim(name, "\t :\n"))
-		}
-	}
-	return fmt.Sprintf("%d × %s", runtime.NumCPU(), runtime.GOARCH)
-}
-
-// load returns the load averages, or "" where the system does not tell.
-func load() string {
-	text, _ := os.ReadFile("/proc/loadavg") // only Linux has it
-	fields := strings.Fields(string(text))
-	return strings.Join(fields[:min(3, len(fields))], " ")
-}
+func newResults() *results { return &results{Machine: report.Machine()} }
 
 func (r *results) load(path string) error {
 	text, err := os.ReadFile(path)

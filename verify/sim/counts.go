@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
 // Counts has the numbers of events in one or many schedules.
@@ -51,12 +52,12 @@ func sum(to, from map[string]int) {
 // Lines returns the lines that a run prints at its end.
 func (c *Counts) Lines() []string {
 	return []string{
-		fmt.Sprintf("schedules   %d: %s", c.Schedules, listed(c.Classes)),
+		fmt.Sprintf("schedules   %d: %s", c.Schedules, simreport.Counts(c.Classes)),
 		fmt.Sprintf("simulated   %.1f hours", c.Simulated.Hours()),
-		fmt.Sprintf("operations  %d: %s", total(c.Operations), listed(c.Operations)),
-		fmt.Sprintf("faults      %d: %s", total(c.Faults), listed(c.Faults)),
-		fmt.Sprintf("losses      %d: %s", total(c.Losses), listed(c.Losses)),
-		fmt.Sprintf("checks      %d: %s", total(c.Checks), listed(c.Checks)),
+		fmt.Sprintf("operations  %d: %s", total(c.Operations), simreport.Counts(c.Operations)),
+		fmt.Sprintf("faults      %d: %s", total(c.Faults), simreport.Counts(c.Faults)),
+		fmt.Sprintf("losses      %d: %s", total(c.Losses), simreport.Counts(c.Losses)),
+		fmt.Sprintf("checks      %d: %s", total(c.Checks), simreport.Counts(c.Checks)),
 		fmt.Sprintf("violations  %d", c.Violations),
 	}
 }
@@ -67,14 +68,6 @@ func total(of map[string]int) int {
 		n += one
 	}
 	return n
-}
-
-func listed(of map[string]int) string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, fmt.Sprintf("%s %d", name, of[name]))
-	}
-	return strings.Join(out, ", ")
 }
 
 // Floors are the minimum counts of a run for each of its schedules. They are about half of the

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // BarChart draws groups of bars, one below the other. Each group has a scale of its own, because groups may differ in
@@ -64,9 +66,13 @@ func (c BarChart) SVG() string {
 	if b.Len() == 0 {
 		return ""
 	}
+	return svg(barWidth, y+10, c.Title, barStyle, b.String())
+}
+
+// svg returns a drawing with its title above.
+func svg(width, height int, title, style, drawing string) string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img">`+"\n"+
-		`<title>%s</title>`+"\n%s"+`<text class="title" x="8" y="20">%s</text>`+"\n%s</svg>\n",
-		barWidth, y+10, Escape(c.Title), barStyle, Escape(c.Title), b.String())
+		`<title>%s</title>`+"\n%s"+`<text class="title" x="8" y="20">%[3]s</text>`+"\n%[5]s</svg>\n", width, height, report.Escape(title), style, drawing)
 }
 
 // group draws a group below y and returns where it ends.
@@ -76,10 +82,10 @@ func (c BarChart) group(b *strings.Builder, g BarGroup, y int) int {
 		longest = max(longest, one.sum())
 	}
 	y += barGroupGap
-	fmt.Fprintf(b, `<text class="group" x="8" y="%d">%s</text>`+"\n", y-8, Escape(g.Title))
+	fmt.Fprintf(b, `<text class="group" x="8" y="%d">%s</text>`+"\n", y-8, report.Escape(g.Title))
 	for _, one := range g.Bars {
 		length := c.length(one.sum(), longest) * (barWidth - barLabelWidth - barValueWidth)
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, barLabelWidth-8, y+12, Escape(one.Name))
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, barLabelWidth-8, y+12, report.Escape(one.Name))
 		x, second := float64(barLabelWidth), ""
 		var values []string
 		for _, v := range one.Parts {

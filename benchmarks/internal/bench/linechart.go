@@ -3,11 +3,12 @@
 package bench
 
 import (
-	"encoding/xml"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // LineChart draws series of points. The scale of the values is logarithmic.
@@ -71,17 +72,11 @@ func (c LineChart) SVG() string {
 		return ""
 	}
 	panelWidth := lineAxisWidth + linePlotWidth + lineNameWidth
-	width := panelWidth * float64(len(c.Panels))
-	height := lineTop + linePlotHeight + lineBottom
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img">`+"\n", width, height)
-	fmt.Fprintf(&b, "<title>%s</title>\n%s", Escape(c.Title), lineStyle)
-	fmt.Fprintf(&b, `<text class="title" x="8" y="20">%s</text>`+"\n", Escape(c.Title))
 	for i, p := range c.Panels {
 		c.panel(&b, p, float64(i)*panelWidth+lineAxisWidth, scale)
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return svg(int(panelWidth)*len(c.Panels), lineTop+linePlotHeight+lineBottom, c.Title, lineStyle, b.String())
 }
 
 // scale holds the lowest and the highest power of ten of a chart.
@@ -111,16 +106,16 @@ func (c LineChart) panel(b *strings.Builder, p Panel, left float64, s scale) {
 	y := func(v float64) float64 {
 		return lineTop + linePlotHeight*(s.high-c.log(v))/(s.high-s.low)
 	}
-	fmt.Fprintf(b, `<text class="panel" x="%.1f" y="%.1f">%s</text>`+"\n", left, lineTop-16, Escape(p.Title))
+	fmt.Fprintf(b, `<text class="panel" x="%.1f" y="%.1f">%s</text>`+"\n", left, lineTop-16, report.Escape(p.Title))
 	for power := s.low; power <= s.high; power++ {
 		at := lineTop + linePlotHeight*(s.high-power)/(s.high-s.low)
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, left, at, left+linePlotWidth, at)
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%v %s</text>`+"\n", left-6, at+4, math.Pow(10, power), Escape(c.Unit))
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%v %s</text>`+"\n", left-6, at+4, math.Pow(10, power), report.Escape(c.Unit))
 	}
 	for i, label := range c.X {
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x(i), lineTop+linePlotHeight+18, Escape(label))
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x(i), lineTop+linePlotHeight+18, report.Escape(label))
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", left+linePlotWidth/2, lineTop+linePlotHeight+36, Escape(c.XLabel))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", left+linePlotWidth/2, lineTop+linePlotHeight+36, report.Escape(c.XLabel))
 	var names []lineName
 	for _, series := range p.Series {
 		if i, ok := series.draw(b, x, y); ok {
@@ -171,7 +166,7 @@ func drawNames(b *strings.Builder, names []lineName, left float64) {
 		next = at + lineNameStep
 		fmt.Fprintf(b, `<line class="lead" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, n.x+4, n.at, left-3, at)
 		fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", strings.TrimSpace(n.class()), left, at+4,
-			Escape(n.Name+" "+twoDigits(n.value)))
+			report.Escape(n.Name+" "+twoDigits(n.value)))
 	}
 }
 
@@ -181,11 +176,4 @@ func twoDigits(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.2g", v)
-}
-
-// Escape returns text for use in XML.
-func Escape(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder never fails
-	return b.String()
 }

@@ -1,5 +1,5 @@
-// The frame of a benchmark program: flags, measuring, results, documents.
-
+// Package bench has the frame of the benchmark programs: flags, child processes, results, goals,
+// charts and documents.
 package bench
 
 import (
@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // Page is the document that holds the tables of most programs.
@@ -39,10 +41,9 @@ type Program struct {
 
 // Options are the flags that all programs have.
 type Options struct {
-	Quick   bool
-	Works   []string // empty means all
-	Only    []string // candidates; empty means all
-	Profile string   // folder for CPU profiles, or ""
+	Quick bool
+	Works []string // empty means all
+	Only  []string // candidates; empty means all
 }
 
 // Job is the measurement of one sample.
@@ -94,7 +95,6 @@ func (p Program) Run(ctx context.Context, args []string, out, progress io.Writer
 	path := f.String("json", "", "`file` for the results; it keeps figures that this run does not measure (default "+p.Path+", none with -quick)")
 	show := f.Bool("print", false, "do not measure; print the results in the file")
 	docs := f.String("docs", "", "`folder` of the documents and charts to update")
-	f.StringVar(&o.Profile, "profile", "", "`folder` for CPU profiles")
 	if p.Flags != nil {
 		p.Flags(f)
 	}
@@ -119,15 +119,15 @@ func (p Program) Run(ctx context.Context, args []string, out, progress io.Writer
 		return failed
 	}
 	for _, s := range p.Sections() {
-		report := s.Report(r)
-		if report == "" {
+		text := s.Report(r)
+		if text == "" {
 			continue
 		}
-		if _, err := io.WriteString(out, "\n"+report); err != nil {
+		if _, err := io.WriteString(out, "\n"+text); err != nil {
 			return err
 		}
 		if *docs != "" && s.Page != "" {
-			failed = errors.Join(failed, s.write(*docs, r, report))
+			failed = errors.Join(failed, s.write(*docs, r, text))
 		}
 	}
 	return failed
@@ -189,7 +189,7 @@ func (p Program) measure(ctx context.Context, o Options, command, path string, p
 
 // write replaces the section in its document, between the lines "<!-- name -->" and "<!-- end of name -->", and writes
 // its charts.
-func (s Section) write(docs string, r *Results, report string) error {
+func (s Section) write(docs string, r *Results, text string) error {
 	if s.Charts != nil {
 		for name, svg := range s.Charts(r) {
 			if svg == "" {
@@ -200,18 +200,7 @@ func (s Section) write(docs string, r *Results, report string) error {
 			}
 		}
 	}
-	path := filepath.Join(docs, s.Page)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	begin, end := "<!-- "+s.Name+" -->\n", "<!-- end of "+s.Name+" -->"
-	before, rest, hasBegin := strings.Cut(string(text), begin)
-	_, after, hasEnd := strings.Cut(rest, end)
-	if !hasBegin || !hasEnd {
-		return fmt.Errorf("%s has no lines %q and %q", path, strings.TrimSpace(begin), end)
-	}
-	return os.WriteFile(path, []byte(before+begin+"\n"+report+end+after), 0o644)
+	return report.Replace(filepath.Join(docs, s.Page), s.Name, text)
 }
 
 // Sleep returns after d, or with the cause when ctx ends.

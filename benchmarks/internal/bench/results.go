@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // Values are the figures of a sample by name.
@@ -46,7 +48,7 @@ type Results struct {
 }
 
 func newRun(command string, notes map[string]string) Run {
-	return Run{Command: command, Machine: Machine(), Go: runtime.Version(), Load: Load(), Notes: notes}
+	return Run{Command: command, Machine: report.Machine(), Go: runtime.Version(), Load: report.Load(), Notes: notes}
 }
 
 // String returns what a reader must know to judge the figures of a run.

@@ -5,42 +5,13 @@ package bench
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
-// Table is a list of rows of cells. The first row is the header.
-type Table [][]string
-
-// String returns the table in Markdown. All cells of a column have the same width.
-func (t Table) String() string {
-	widths := make([]int, len(t[0]))
-	for _, cells := range t {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	rule := make([]string, len(widths))
-	for i, w := range widths {
-		rule[i] = strings.Repeat("-", w)
-	}
-	var b strings.Builder
-	for _, cells := range slices.Insert(slices.Clone(t), 1, rule) {
-		for i, cell := range cells {
-			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
-		}
-		b.WriteString("|\n")
-	}
-	return b.String()
-}
-
-// Add adds a row, unless all cells but the first ones are empty.
-func (t *Table) Add(first []string, cells ...string) {
-	if strings.Join(cells, "") != "" {
-		*t = append(*t, append(first, cells...))
-	}
-}
+// Table is a table in Markdown.
+type Table = report.Table
 
 // Number formats x with about three digits.
 func Number(x float64) string {

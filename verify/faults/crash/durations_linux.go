@@ -3,10 +3,10 @@
 package crash
 
 import (
-	"fmt"
-	"slices"
 	"sync"
 	"time"
+
+	lines "github.com/leasewheel/leasewheel/internal/report"
 )
 
 // durations collects measured durations. It is safe for concurrent use.
@@ -31,12 +31,5 @@ func (s *durations) len() int {
 func (s *durations) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) == 0 {
-		return "none"
-	}
-	slices.Sort(s.all)
-	at := func(percent int) time.Duration {
-		return s.all[(len(s.all)-1)*percent/100].Round(100 * time.Microsecond)
-	}
-	return fmt.Sprintf("%d, p50 %v, p99 %v, max %v", len(s.all), at(50), at(99), at(100))
+	return lines.Quantiles(s.all)
 }

@@ -1,10 +1,6 @@
 package real
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,14 +35,6 @@ func (s *totals) add(r result) {
 	s.sum.wrong = append(s.sum.wrong, r.wrong...)
 }
 
-func formatCounts(of map[string]int) string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, fmt.Sprintf("%s %d", name, of[name]))
-	}
-	return strings.Join(out, ", ")
-}
-
 var runsOf = map[string]int{simreport.Quick: 1, simreport.Long: 10, simreport.Nightly: 100, simreport.Release: 400}
 
 // TestRuns runs on a durable server and on one that loses all data when it is killed.
@@ -74,8 +62,8 @@ func TestRuns(t *testing.T) {
 				}
 			}
 			report.Add("%-10s  %d runs, seeds from %d, %.0f s", p.kind(), all.runs, *seedFlag, all.sum.took.Seconds())
-			report.Add("  operations  %s, stale requests refused %d", formatCounts(all.sum.counts), all.sum.stale)
-			report.Add("  faults      %s", formatCounts(all.sum.faults))
+			report.Add("  operations  %s, stale requests refused %d", simreport.Counts(all.sum.counts), all.sum.stale)
+			report.Add("  faults      %s", simreport.Counts(all.sum.faults))
 			report.Add("  violations  %d", len(all.sum.wrong))
 		})
 	}

@@ -5,7 +5,6 @@ package soak
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -124,13 +123,4 @@ func (s *soak) countLeftovers(ctx context.Context) (leftovers, error) {
 		}
 	}
 	return out, nil
-}
-
-// formatCounts formats counts in the order of their names.
-func formatCounts(of map[string]int) string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, fmt.Sprintf("%s %d", name, of[name]))
-	}
-	return strings.Join(out, ", ")
 }

@@ -127,7 +127,7 @@ func (s *soak) report(c result) {
 	report.Add("churn       %d released and reacquired, %d failed without an answer or shortly after", s.churned.Load(), s.failed.Load())
 	report.Add("renewals    %d, unanswered %d, late p50 %v, p99.9 %v; least PTTL sampled %v", c.stats.Renewed, c.stats.Unknown,
 		c.stats.Late.Quantile(0.5), c.stats.Late.Quantile(0.999), c.least)
-	report.Add("faults      %s; the longest took %v", formatCounts(s.faults), s.longest.Round(time.Millisecond))
+	report.Add("faults      %s; the longest took %v", simreport.Counts(s.faults), s.longest.Round(time.Millisecond))
 	report.Add("losses      %d %s", s.losses.count, s.losses.first)
 	report.Add("process     before %v; with all leases %v; after %v", c.before, c.full, c.after)
 	report.Add("server      after: %d last tokens, %d tombstones, %d other keys, %d without an expiry",

@@ -4,10 +4,13 @@ package simreport
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
+
+	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // Tiers are values of VERIFY_TIER. The default is Quick.
@@ -40,38 +43,17 @@ func Root() string {
 	panic(fmt.Sprintf("simreport: no module root above %s: %v", dir, err))
 }
 
-// Report collects the lines that the tests of a package print at their end. Its methods are
-// safe for concurrent use.
-type Report struct {
-	name string
-
-	mu    sync.Mutex // guards lines
-	lines []string
-}
-
-// NewReport returns an empty report.
-func NewReport(name string) *Report { return &Report{name: name} }
-
-// Add adds a line.
-func (r *Report) Add(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lines = append(r.lines, fmt.Sprintf(format, args...))
-}
-
-// Print prints the report. If VERIFY_REPORT names a folder, it also writes a file there, because
-// go test does not show the output of tests that pass.
-func (r *Report) Print() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.lines) == 0 {
-		return nil
+// Counts lists counts in the order of their names.
+func Counts(of map[string]int) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%s %d", name, of[name]))
 	}
-	block := "== " + r.name + "\n" + strings.Join(r.lines, "\n") + "\n"
-	fmt.Print(block)
-	dir := os.Getenv("VERIFY_REPORT")
-	if dir == "" {
-		return nil
-	}
-	return os.WriteFile(filepath.Join(dir, r.name+".txt"), []byte(block), 0o600)
+	return strings.Join(out, ", ")
 }
+
+// Report is what the tests of a package print at their end.
+type Report = report.Lines
+
+// NewReport returns an empty report. VERIFY_REPORT may name a folder for it.
+func NewReport(name string) *Report { return report.NewLines(name, "VERIFY_REPORT") }

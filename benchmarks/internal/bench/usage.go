@@ -1,6 +1,4 @@
-//go:build unix
-
-// Processor time and memory of processes on Unix.
+// Processor time and memory of processes.
 
 package bench
 
@@ -20,25 +18,6 @@ func ProcessCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
-}
-
-// MachineCPU returns the processor time of all processes of this machine and that
-// of this process. all is 0 where the system does not tell.
-func MachineCPU() (all, own time.Duration, err error) {
-	own, err = ProcessCPU()
-	stat, errStat := os.ReadFile("/proc/stat")
-	if err != nil || errStat != nil {
-		return 0, own, err
-	}
-	line, _, _ := strings.Cut(string(stat), "\n")
-	for i, value := range strings.Fields(line) {
-		if i == 0 || i == 4 || i == 5 || i > 8 { // name, idle, iowait; guests are part of user
-			continue
-		}
-		ticks, _ := strconv.ParseInt(value, 10, 64)
-		all += time.Duration(ticks) * tick
-	}
-	return all, own, nil
 }
 
 // ChildrenCPU returns the processor time of all processes that this process has started, with their own
