@@ -39,8 +39,9 @@ A client is a process, and the server does not know its threads. A cycle is cert
 thread that waits is the one that would release. Run the command again: a cycle that stays with the same tokens
 deserves a look. One client that waits for itself usually has two threads that take turns.
 
-The exit status is 1 if several clients wait for each other; a client that waits for itself does not count. At most
-100 cycles are shown. To end a deadlock, restart one of the processes, or break one lock with leasewheel force-release.
+The exit status is 1 if several clients wait for each other; a client that waits for itself does not count. To end
+a deadlock, restart one of the processes, or break one lock with leasewheel force-release, and look again: each
+client is shown in one cycle, and may be in others.
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
 		var o showOptions

@@ -19,7 +19,7 @@
 // waited at both looks and each of its leases, told apart by their tokens, was held at both. So
 // there was an instant between the looks at which all of them were held, and all of the clients
 // waited, unless one of them gave up and began to wait anew in the meantime. When Cycles
-// returns, the cycle may be gone. A cycle that is always there is found by every call.
+// returns, the cycle may be gone. A client that always is in a cycle is in one that each call finds.
 //
 // # Kinds of locks
 //
@@ -54,10 +54,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// MaxCycles is the largest number of cycles that [Cycles] returns. The number of cycles can grow
-// exponentially with that of the locks.
-const MaxCycles = 100
-
 // Cycle is a possible deadlock: each waiter waits for the holder, which is the client of the
 // next Wait. The holder of the last Wait is the client of the first one. No client is in a cycle
 // twice. The first client is the one with the least name, so that a cycle looks the same
@@ -71,10 +67,11 @@ type Wait struct {
 	Holder driver.Holder // the first lease of the next client, at the second look
 }
 
-// Cycles returns the elementary cycles between clients that wait for locks with keys that begin
-// with prefix, each once. The prefix "" means all locks. Read the package documentation for what
-// a cycle proves and what it does not. Cycles of length 1 come last, and the others by their
-// length. If there are more than [MaxCycles], some are left out, those of length 1 first.
+// Cycles returns cycles between clients that wait for locks with keys that begin with prefix: a
+// shortest one for each client that is in none of those before it, and one of length 1 for each
+// client that waits for itself. The prefix "" means all locks. Read the package documentation for
+// what a cycle proves and what it does not. Cycles of length 1 come last, and the others by their
+// length. A cycle that shares all its clients with others may show only after one of them has ended.
 //
 // Cycles lists the locks and inspects each of them, up to 8 at a time; see
 // [lock.Client.List] for what that costs. It returns no cycles together with an error. It is
@@ -94,7 +91,7 @@ func Cycles(ctx context.Context, client *lock.Client, prefix string) ([]Cycle, e
 	if err != nil {
 		return nil, err
 	}
-	cycles := newGraph(blocked(confirmed(before, waitsOf(second)))).cycles(MaxCycles)
+	cycles := newGraph(blocked(confirmed(before, waitsOf(second)))).cycles()
 	slices.SortStableFunc(cycles, func(a, b Cycle) int { return rank(a) - rank(b) })
 	return cycles, nil
 }

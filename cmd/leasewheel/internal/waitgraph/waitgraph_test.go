@@ -138,11 +138,11 @@ func TestTwoClientsThatWaitForEachOther(t *testing.T) {
 		s.wait(a.Mutex("k3"))
 		assert.Empty(t, s.cycles(), "b waits for nothing")
 		s.wait(b.Mutex("k1"))
-		assert.ElementsMatch(t, []string{"a k2 b k1", "a k3 b k1"}, s.cycles())
+		assert.Equal(t, []string{"a k2 b k1"}, s.cycles(), "one for each client")
 
 		cycles, err := waitgraph.Cycles(context.Background(), a, "k")
 		require.NoError(t, err)
-		require.Len(t, cycles, 2)
+		require.Len(t, cycles, 1)
 		for _, w := range cycles[0] {
 			assert.Equal(t, driver.Exclusive, w.Waiter.Mode)
 			assert.Equal(t, 30*time.Second, w.Holder.ExpiresIn)
@@ -316,12 +316,12 @@ func TestCallsThatFail(t *testing.T) {
 		}
 		fails(errIO, ctx, c, "")
 		s.look = func(key string) error {
-			if key == "k2" {
+			if key == "k1" {
 				return driver.ErrWrongType
 			}
 			return nil
 		}
-		assert.ElementsMatch(t, []string{"a k1", "a k3"}, s.cycles(), "other data are skipped")
+		assert.Equal(t, []string{"a k2"}, s.cycles(), "other data are skipped")
 		s.look = nil
 		require.NoError(t, c.Close(ctx))
 		fails(lock.ErrClosed, ctx, c, "")
