@@ -1,5 +1,5 @@
-// Command renewdemo holds many locks and shows how they are renewed, on a store in memory, on a
-// Redis server, or on another system. It can inject faults. It then checks that exactly the
+// Command renewdemo holds many locks and shows how they are renewed, on a store in memory or on a
+// Redis server. It can inject faults. It then checks that exactly the
 // holders of lost leases were notified, and in time. With -proof it shows the order of events when
 // a holder is cut off or paused and a rival gets its lock. With -http it shows all of that on a web
 // page, whose buttons inject the faults.
@@ -7,12 +7,8 @@
 //	go run ./cmd/renewdemo
 //	go run ./cmd/renewdemo -http localhost:8080
 //	go run ./cmd/renewdemo -engine heap -leases 100000 -store localhost:6379 -for 60s
-//	go run ./cmd/renewdemo -leases 1000 -store postgres://user:password@localhost/database
 //	go run ./cmd/renewdemo -fault steal
 //	go run ./cmd/renewdemo -proof
-//
-// The program itself has no drivers of databases. For the URL of a database it builds and runs the
-// program in the folder stores, which is a module of its own.
 package main
 
 import (
@@ -21,4 +17,4 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/renewdemo/internal/demo"
 )
 
-func main() { os.Exit(demo.Main(nil)) }
+func main() { os.Exit(demo.Main()) }

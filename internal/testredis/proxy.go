@@ -1,4 +1,4 @@
-// A proxy between clients and a server.
+// A proxy to a server.
 
 package testredis
 
@@ -10,7 +10,7 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
-// Proxy is a proxy to a server that simulates faults of a network.
+// Proxy is a proxy between clients and a server that simulates faults of a network.
 type Proxy struct{ *testproxy.Proxy }
 
 // StartProxy runs a proxy to a server until the end of the test.

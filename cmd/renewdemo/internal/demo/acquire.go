@@ -21,8 +21,7 @@ func (d *demo) acquire(ctx context.Context) error {
 	start := time.Now()
 	d.held = make([]*lock.Held, d.leases)
 	var done atomic.Int64
-	err := d.meter.watch(phase{"acquiring", d.leases, func() int { return int(done.Load()) }},
-		func() error { return d.lockAll(ctx, &done) })
+	err := d.watch("acquiring", d.leases, func() int { return int(done.Load()) }, func() error { return d.lockAll(ctx, &done) })
 	switch {
 	case ctx.Err() != nil:
 		return errInterrupted
@@ -66,6 +65,5 @@ func (d *demo) lockAll(ctx context.Context, done *atomic.Int64) error {
 func (d *demo) release(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	return d.meter.watch(phase{"releasing", d.client.Stats().Renewal.Held, d.store.released},
-		func() error { return d.client.Close(closing) })
+	return d.watch("releasing", d.client.Stats().Renewal.Held, d.store.released, func() error { return d.client.Close(closing) })
 }

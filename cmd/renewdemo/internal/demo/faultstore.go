@@ -4,7 +4,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -16,28 +15,20 @@ import (
 // which the store can grant the key again: a TTL after the last executed request was sent. The
 // notice of a loss is in time if it comes before that.
 type faultStore struct {
-	*Backend
+	*backend
 	driver.Store                      // what the client calls
 	renewed      func(sent time.Time) // is called after each renewal that the store has done; may be nil
 
-	mu     sync.Mutex // guards all fields below
-	fault  string
-	on     bool          // the fault has started
-	over   chan struct{} // is closed when the fault ends
-	ends   map[string]time.Time
-	failed map[string]bool // the last renewal of the key failed
-	calls  int
-	errors int // injected
-	freed  int // leases released
+	mu    sync.Mutex // guards all fields below
+	fault string
+	on    bool          // the fault has started
+	over  chan struct{} // is closed when the fault ends
+	ends  map[string]time.Time
+	freed int // leases released
 }
 
-var errInjected = errors.New("injected: connection reset")
-
-// failEvery is the number of renewals of which one fails with -fault errors.
-const failEvery = 4
-
-func newFaultStore(b *Backend, c config) *faultStore {
-	w := &faultStore{Backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases), failed: make(map[string]bool)}
+func newFaultStore(b *backend, c config) *faultStore {
+	w := &faultStore{backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases)}
 	w.Store = driver.Wrap(b.Store, w.around)
 	return w
 }
@@ -86,16 +77,13 @@ func (w *faultStore) around(ctx context.Context, c *driver.Call, next func(conte
 }
 
 func (w *faultStore) renew(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
-	fault, over := w.faultFor(c.Leases)
-	switch fault {
-	case "hang":
+	fault, over := w.current()
+	if fault == "hang" {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-over:
 		}
-	case "errors":
-		return errInjected
 	}
 	sent := time.Now()
 	err := next(ctx)
@@ -132,30 +120,14 @@ func (w *faultStore) released() int {
 	return w.freed
 }
 
-// faultFor returns the fault of a batch, or "", and a channel that is closed when it is over. With
-// the fault errors no key fails twice in a row.
-func (w *faultStore) faultFor(batch []driver.Lease) (fault string, over <-chan struct{}) {
+// current returns the fault of renewals, or "", and a channel that is closed when it is over.
+func (w *faultStore) current() (fault string, over <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case !w.on || w.fault == "steal":
-		return "", nil
-	case w.fault != "errors":
-		return w.fault, w.over
-	}
-	w.calls++
-	fail := w.calls%failEvery == 0
-	for _, l := range batch {
-		fail = fail && !w.failed[l.Key]
-	}
-	for _, l := range batch {
-		w.failed[l.Key] = fail
-	}
-	if !fail {
+	if !w.on {
 		return "", nil
 	}
-	w.errors++
-	return "errors", nil
+	return w.fault, w.over
 }
 
 // heldUntil returns the earliest time at which the store can grant the key again.
@@ -163,10 +135,4 @@ func (w *faultStore) heldUntil(key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ends[key]
-}
-
-func (w *faultStore) injected() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.errors
 }

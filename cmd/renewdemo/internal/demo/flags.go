@@ -31,7 +31,6 @@ type config struct {
 	ttl    time.Duration
 	length time.Duration
 	store  string
-	stores Stores
 	fault  string
 	steal  int
 	proof  bool
@@ -60,14 +59,11 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease (default 6s, 30s from 50000 leases on,\n"+
 		"3s with -fault and -http, 2s with -proof)")
 	f.DurationVar(&c.length, "for", 15*time.Second, "duration of the run")
-	f.StringVar(&c.store, "store", "", "the store: the address or `URL` of a Redis server, such as localhost:6379\n"+
-		"or redis://user:password@localhost:6379/0, or one of\n"+
-		"sqlite:file, postgres://host/database, mysql://host/database,\n"+
-		"etcd://host:2379, zk://host:2181 (default: an in-memory store)")
-	f.StringVar(&c.store, "redis", "", "the same as -store")
+	f.StringVar(&c.store, "store", "", "the address or `URL` of a Redis server, such as localhost:6379\n"+
+		"or redis://user:password@localhost:6379/0 (default: an in-memory store)")
 	f.StringVar(&c.fault, "fault", "", "the fault after a third of the time:\n"+
-		"`hang`|errors|steal|pause: renewals get no answer; every fourth renewal fails;\n"+
-		"the keys of some leases are deleted; the process is stopped (SIGSTOP)")
+		"`hang`|steal|pause: renewals get no answer; the keys of some leases are\n"+
+		"deleted; the process is stopped (SIGSTOP)")
 	f.IntVar(&c.steal, "steal", 137, "number of keys that -fault steal deletes")
 	f.BoolVar(&c.proof, "proof", false, "show when a holder that is cut off or paused stops, and when\n"+
 		"a rival has its lock; uses two processes if -store is given or\n"+
@@ -124,8 +120,8 @@ func (c *config) validate(rest []string) error {
 		return fmt.Errorf("-proof has faults of its own and does not go with -fault %s", c.fault)
 	case c.proof && c.ttl < time.Second:
 		return fmt.Errorf("-ttl must be at least 1s with -proof, got %v", c.ttl)
-	case c.fault != "" && c.fault != "hang" && c.fault != "errors" && c.fault != "steal" && c.fault != "pause":
-		return fmt.Errorf("-fault must be hang, errors, steal or pause, got %q", c.fault)
+	case c.fault != "" && c.fault != "hang" && c.fault != "steal" && c.fault != "pause":
+		return fmt.Errorf("-fault must be hang, steal or pause, got %q", c.fault)
 	case c.fault == "pause" && !canStop:
 		return fmt.Errorf("-fault pause needs a Unix system, because it stops the process with SIGSTOP")
 	case c.fault == "steal" && (c.steal < 1 || c.steal > c.leases):

@@ -31,8 +31,8 @@ const holderEnv = "RENEWDEMO_HOLDER"
 // on, "cut". The holder ends when its input ends.
 
 // runHolder is the holder as a process of its own.
-func runHolder(ctx context.Context, stores Stores, url string, in io.Reader, out io.Writer) error {
-	b, err := open(ctx, config{store: url, stores: stores})
+func runHolder(ctx context.Context, url string, in io.Reader, out io.Writer) error {
+	b, err := open(ctx, config{store: url})
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func runHolder(ctx context.Context, stores Stores, url string, in io.Reader, out
 
 // holdLock locks the key that the first command names, and then takes a step each millisecond until
 // the lock is lost. It returns when the input ends.
-func holdLock(ctx context.Context, b *Backend, in io.Reader, out io.Writer) (err error) {
+func holdLock(ctx context.Context, b *backend, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	commands := bufio.NewScanner(in)

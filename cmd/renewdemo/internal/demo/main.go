@@ -1,5 +1,4 @@
-// Package demo is the program renewdemo. The stores of databases are given to it by its callers, so
-// that it does not import their drivers.
+// Package demo is the program renewdemo.
 package demo
 
 import (
@@ -22,29 +21,22 @@ const (
 )
 
 // Main runs the program with the arguments and the environment of the process and returns its exit
-// status. It can open the stores of stores besides a store in memory and Redis.
-func Main(stores Stores) int {
+// status.
+func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	logging.Disable() // the demo reports the errors of go-redis itself
 	if url := os.Getenv(holderEnv); url != "" {
-		return report(runHolder(ctx, stores, url, os.Stdin, os.Stdout))
+		return report(runHolder(ctx, url, os.Stdin, os.Stdout))
 	}
 	c, err := parse(os.Args[1:], os.Stderr)
-	c.stores = stores
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return exitUsage
-	case stores == nil && otherSchemes[schemeOf(c.store)]:
-		code, err := runWithStores(ctx, os.Args[1:])
-		if err != nil {
-			return report(err)
-		}
-		return code
 	case c.proof:
-		return report(prove(ctx, c, newScreen(os.Stdout)))
+		return report(prove(ctx, c, &screen{os.Stdout}))
 	case (c.fault == "pause" || c.http != "" && canStop) && os.Getenv(supervisedEnv) == "":
 		code, err := supervise(ctx, c.pause())
 		if err != nil {
@@ -60,9 +52,9 @@ func Main(stores Stores) int {
 		}()
 	}
 	if c.http != "" {
-		return report(servePage(ctx, c, newScreen(os.Stdout)))
+		return report(servePage(ctx, c, &screen{os.Stdout}))
 	}
-	return report(run(ctx, c, newScreen(os.Stdout)))
+	return report(run(ctx, c, &screen{os.Stdout}))
 }
 
 // report prints the error, if any, and returns the exit status for it.

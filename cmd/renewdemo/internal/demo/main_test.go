@@ -21,21 +21,15 @@ import (
 // store means a store in memory.
 func runDemo(t *testing.T, store driver.Store, args ...string) (output string, err error) {
 	t.Helper()
-	return runDemoOn(t, store, false, args...)
-}
-
-// runDemoOn does what runDemo does, on a terminal if terminal is true.
-func runDemoOn(t *testing.T, store driver.Store, terminal bool, args ...string) (output string, err error) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c, parseErr := parse(args, io.Discard)
 		require.NoError(t, parseErr)
 		var out strings.Builder
-		s := &screen{w: &out, terminal: terminal}
+		s := &screen{&out}
 		if store == nil {
 			err = run(t.Context(), c, s)
 		} else {
-			err = runOn(t.Context(), &Backend{Store: store, Name: "a test", Disconnect: func() {}}, c, s)
+			err = runOn(t.Context(), &backend{Store: store, Name: "a test", Disconnect: func() {}}, c, s)
 		}
 		output = out.String()
 	})
@@ -49,7 +43,6 @@ func TestTheDemoHoldsAllLeases(t *testing.T) {
 		assert.Contains(t, out, "held 500 of 500 leases")
 		assert.Contains(t, out, "no lease was lost")
 		assert.Equal(t, 1, strings.Count(out, "renewals/s"), "one line of column names")
-		assert.NotContains(t, out, "\x1b", "no escape sequences without a terminal")
 	}
 }
 
@@ -64,11 +57,6 @@ func TestTheDemoChecksEachFault(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, out, "held 0 of 500")
 		assert.Contains(t, out, "every holder was notified")
-
-		out, err = runDemo(t, nil, "-engine", engine, "-leases", "500", "-fault", "errors")
-		require.NoError(t, err)
-		assert.Contains(t, out, "held 500 of 500")
-		assert.Contains(t, out, "injected failures of calls")
 	}
 }
 
@@ -109,7 +97,7 @@ func TestTheDemoFailsIfAHolderIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := parse([]string{"-leases", "20", "-fault", "steal", "-steal", "5"}, io.Discard)
 		require.NoError(t, err)
-		b := &Backend{Store: generous{mem}, Delete: func(_ context.Context, keys []string) error {
+		b := &backend{Store: generous{mem}, Delete: func(_ context.Context, keys []string) error {
 			for _, key := range keys {
 				mem.Delete(key)
 			}
@@ -149,41 +137,17 @@ func TestFlags(t *testing.T) {
 	var help strings.Builder
 	_, err = parse([]string{"-h"}, &help)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-store", "-redis", "-fault", "-steal", "-proof"} {
+	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-store", "-fault", "-steal", "-proof"} {
 		assert.Contains(t, help.String(), name)
 	}
 }
 
 func TestABadURLIsShownWithoutItsPassword(t *testing.T) {
-	c, err := parse([]string{"-redis", "redis://user:canary@[bad"}, io.Discard)
+	c, err := parse([]string{"-store", "redis://user:canary@[bad"}, io.Discard)
 	require.NoError(t, err)
 	err = run(t.Context(), c, &screen{w: io.Discard})
 	require.ErrorContains(t, err, "-store")
 	assert.NotContains(t, err.Error(), "canary")
-}
-
-func TestTheURLSelectsTheStore(t *testing.T) {
-	for url, scheme := range map[string]string{
-		"":                           "",
-		"localhost:6379":             "",
-		"/run/redis.sock":            "",
-		"redis://localhost":          "redis",
-		"sqlite:locks.db":            "sqlite",
-		"sqlite:/tmp/locks.db":       "sqlite",
-		"postgres://localhost/locks": "postgres",
-	} {
-		assert.Equal(t, scheme, schemeOf(url), url)
-	}
-	var opened string
-	mem := openMemory()
-	stores := Stores{"sqlite": func(_ context.Context, url string) (*Backend, error) {
-		opened = url
-		return mem, nil
-	}}
-	b, err := open(t.Context(), config{store: "sqlite:locks.db", stores: stores})
-	require.NoError(t, err)
-	assert.Same(t, mem, b)
-	assert.Equal(t, "sqlite:locks.db", opened)
 }
 
 // The demo shows what its store can do, not what the store of the faults lets pass.

@@ -1,138 +1,78 @@
-// Measuring a phase of the demo.
+// The lines that show how a run goes.
 
 package demo
 
 import (
-	"context"
+	"fmt"
+	"io"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// phase is a part of the run, with its progress: in leases, or in milliseconds while the leases
-// are held.
-type phase struct {
-	name  string
-	total int
-	done  func() int
-}
+// screen is the terminal or file to which the demo prints.
+type screen struct{ w io.Writer }
 
-const holdingPhase = "holding"
+func (s *screen) line(format string, args ...any) { fmt.Fprintf(s.w, format+"\n", args...) }
 
-// sample is what happened since the sample before.
-type sample struct {
-	held       int
-	rate       float64 // renewals per second
-	batch      float64 // leases per batch
-	p50, p99   time.Duration
-	lost       uint64
-	goroutines int
-}
+const showInterval = time.Second
 
-// meter measures a run and shows the samples.
+// meter prints what happens while the leases are held.
 type meter struct {
-	d       *demo
-	last    renewal.Stats
-	lastAt  time.Time
-	history []sample
-
-	began     time.Time // of holding
-	first     renewal.Stats
-	client    time.Duration // CPU time used before
-	server    time.Duration
-	highWater int // the largest number of goroutines
-	used      *resources
-	hasHeader bool // the column names are printed
+	d             *demo
+	began, lastAt time.Time
+	last          renewal.Stats
 }
 
 func newMeter(d *demo) *meter {
-	return &meter{d: d, last: d.client.Stats().Renewal, lastAt: time.Now()}
+	now := time.Now()
+	return &meter{d: d, began: now, lastAt: now, last: d.client.Stats().Renewal}
 }
 
-// watch runs work and shows the progress of its phase until work returns.
-func (m *meter) watch(p phase, work func() error) error {
+// show prints a line for the time since the last one, after the names of its columns if it is the first.
+func (m *meter) show() {
+	now, stats := time.Now(), m.d.client.Stats().Renewal
+	late, passed := stats.Late.Since(m.last.Late), now.Sub(m.lastAt)
+	if m.lastAt.Equal(m.began) {
+		m.d.screen.line("  time      held renewals/s   batch  late p50  late p99      lost goroutines")
+	}
+	m.d.screen.line("%5.0fs %9d %10.0f %7.0f %9v %9v %9d %10d",
+		now.Sub(m.began).Seconds(), stats.Held, float64(stats.Renewed-m.last.Renewed)/passed.Seconds(),
+		float64(late.Count())/float64(max(stats.Batches-m.last.Batches, 1)),
+		round(late.Quantile(0.5)), round(late.Quantile(0.99)), stats.Lost(), runtime.NumGoroutine())
+	m.last, m.lastAt = stats, now
+}
+
+// watch runs work, and prints each second how many of all leases are done.
+func (d *demo) watch(name string, all int, done func() int, work func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- work() }()
-	ticker := time.NewTicker(m.d.screen.interval())
+	ticker := time.NewTicker(showInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case err := <-result:
 			return err
 		case <-ticker.C:
-			m.show(p)
+			d.screen.line("%s: %s of %s", name, count(done()), count(all))
 		}
 	}
 }
 
-// show takes a sample and prints it: on a terminal as a table that replaces the one before,
-// otherwise as a line.
-func (m *meter) show(p phase) {
-	now := time.Now()
-	if m.d.screen.terminal {
-		m.measure(now)
-		m.d.screen.draw(m.table(p))
-		return
-	}
-	if p.name != holdingPhase {
-		m.d.screen.line("%s: %s of %s", p.name, count(p.done()), count(p.total))
-		return
-	}
-	if now.Sub(m.began) < time.Second { // the first sample has nothing to report yet
-		return
-	}
-	if !m.hasHeader {
-		m.hasHeader = true
-		m.d.screen.line("%s", header)
-	}
-	m.d.screen.line("%s", m.measure(now).row(now.Sub(m.began)))
-}
-
-// measure appends a sample to the history.
-func (m *meter) measure(now time.Time) sample {
-	stats := m.d.client.Stats().Renewal
-	late := stats.Late.Since(m.last.Late)
-	s := sample{
-		held:       stats.Held,
-		batch:      float64(late.Count()) / float64(max(stats.Batches-m.last.Batches, 1)),
-		p50:        late.Quantile(0.5),
-		p99:        late.Quantile(0.99),
-		lost:       stats.Lost(),
-		goroutines: runtime.NumGoroutine(),
-	}
-	if passed := now.Sub(m.lastAt); passed > 0 {
-		s.rate = float64(stats.Renewed-m.last.Renewed) / passed.Seconds()
-	}
-	m.highWater = max(m.highWater, s.goroutines)
-	m.last, m.lastAt = stats, now
-	m.history = append(m.history, s)
-	if len(m.history) > sparkWidth {
-		m.history = m.history[1:]
+// count formats a number with commas between thousands.
+func count(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
 	}
 	return s
 }
 
-// begin starts the measurement of the resources.
-func (m *meter) begin(ctx context.Context) {
-	m.began, m.first, m.client = time.Now(), m.d.client.Stats().Renewal, processCPU()
-	if m.d.store.CPU != nil {
-		m.server = m.d.store.CPU(ctx)
+func round(d time.Duration) time.Duration {
+	if d < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond)
 	}
-}
-
-// finish records the resource usage since begin.
-func (m *meter) finish(ctx context.Context) {
-	d := m.d
-	m.used = &resources{
-		goroutines: max(m.highWater, runtime.NumGoroutine()),
-		rss:        processRSS(),
-		client:     processCPU() - m.client,
-		elapsed:    time.Since(m.began),
-		renewals:   d.client.Stats().Renewal.Renewed - m.first.Renewed,
-	}
-	if d.store.CPU != nil {
-		m.used.server = d.store.CPU(ctx) - m.server
-		m.used.hasServer = true
-	}
+	return d.Round(time.Millisecond)
 }

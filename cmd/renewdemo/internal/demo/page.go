@@ -92,7 +92,7 @@ func servePage(ctx context.Context, c config, s *screen) (err error) {
 }
 
 // newPage creates a page with its engine and its client.
-func newPage(b *Backend, c config, s *screen) (p *page, closeEngine func(), err error) {
+func newPage(b *backend, c config, s *screen) (p *page, closeEngine func(), err error) {
 	c.steal = min(stolenKeys, c.leases)
 	p = &page{lost: map[int]bool{}}
 	p.demo = &demo{config: c, screen: s, store: newFaultStore(b, c), prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32())}
@@ -116,7 +116,6 @@ func newPage(b *Backend, c config, s *screen) (p *page, closeEngine func(), err 
 		closeEngine()
 		return nil, nil, err
 	}
-	p.meter = newMeter(p.demo)
 	return p, closeEngine, nil
 }
 

@@ -68,7 +68,7 @@ func startHolder(url string, stderr *os.File) (*peer, error) {
 }
 
 // startLocal starts a holder as a goroutine of this process.
-func startLocal(ctx context.Context, b *Backend) *peer {
+func startLocal(ctx context.Context, b *backend) *peer {
 	in, commands := io.Pipe()
 	out, replies := io.Pipe()
 	result := make(chan error, 1)

@@ -21,7 +21,7 @@ const commandEnv = "RENEWDEMO_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(commandEnv) != "" {
-		os.Exit(Main(nil))
+		os.Exit(Main())
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -85,7 +85,7 @@ func TestAProofShowsTwoProcesses(t *testing.T) {
 		t.Skip("this system cannot stop a process")
 	}
 	server := testredis.Start(t)
-	for name, args := range map[string][]string{"own server": {}, "given server": {"-redis", server.Addr()}} {
+	for name, args := range map[string][]string{"own server": {}, "given server": {"-store", server.Addr()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, errs, code := command(t, "", nil, append(args, "-proof", "-ttl", "3s")...)
@@ -133,7 +133,7 @@ func TestThePageEndsWithItsSupervisor(t *testing.T) {
 
 func TestAnUnreachableServerIsOneError(t *testing.T) {
 	t.Parallel()
-	out, errs, code := command(t, "", nil, "-redis", "redis://user:canary@localhost:1/0")
+	out, errs, code := command(t, "", nil, "-store", "redis://user:canary@localhost:1/0")
 	assert.Empty(t, out)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, errs, "renewdemo: no Redis server at localhost:1: ")

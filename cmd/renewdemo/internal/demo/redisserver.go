@@ -24,12 +24,6 @@ func proofServer(ctx context.Context, flag string) (url string, stop func(), err
 	if err != nil || !canStop {
 		return "", func() {}, nil
 	}
-	return startServer(ctx, exe)
-}
-
-// startServer starts a Redis server on a Unix socket in a temporary folder. It returns when the
-// server answers.
-func startServer(ctx context.Context, exe string) (url string, stop func(), err error) {
 	s, err := newRedisServer(ctx, exe)
 	if err != nil {
 		return "", nil, err

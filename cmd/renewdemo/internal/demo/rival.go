@@ -77,7 +77,7 @@ func (keptOpen) Shutdown(context.Context) error { return nil }
 
 func (r *rival) start(ctx context.Context) (*peer, error) {
 	if r.page.config.store == "" {
-		shared := *r.page.store.Backend
+		shared := *r.page.store.backend
 		shared.Store = keptOpen{shared.Store}
 		return startLocal(ctx, &shared), nil
 	}

@@ -22,7 +22,6 @@ import (
 type demo struct {
 	config
 	screen *screen
-	meter  *meter
 	store  *faultStore
 	client *lock.Client
 	prefix string // of all keys of this run
@@ -59,7 +58,7 @@ func run(ctx context.Context, c config, s *screen) error {
 
 // runOn holds the leases, injects the fault, and returns an error if the result is not the
 // expected one.
-func runOn(ctx context.Context, b *Backend, c config, s *screen) error {
+func runOn(ctx context.Context, b *backend, c config, s *screen) error {
 	d := &demo{
 		config: c, screen: s, store: newFaultStore(b, c),
 		prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32()),
@@ -77,7 +76,6 @@ func runOn(ctx context.Context, b *Backend, c config, s *screen) error {
 	if err := d.connect(engine, &renewal.Hooks{Lost: d.lost}); err != nil {
 		return err
 	}
-	d.meter = newMeter(d)
 	s.line("%s leases with a TTL of %v on %s,\nrenewed every %v by the %s engine, for %v",
 		count(c.leases), c.ttl, b.Name, c.ttl/3, c.engine, c.length)
 
@@ -88,12 +86,10 @@ func runOn(ctx context.Context, b *Backend, c config, s *screen) error {
 	if errors.Is(err, errInterrupted) {
 		return d.releaseInterrupted(ctx)
 	}
-	summary := d.summary(err)
-	s.keep()
+	summary := d.summary()
 	if errClose := d.release(ctx); errClose != nil {
 		err = errors.Join(err, errClose)
 	}
-	s.clear()
 	s.line("%s", summary)
 	if err != nil { // the run is incomplete, so there is nothing to check
 		return err
@@ -105,7 +101,6 @@ func runOn(ctx context.Context, b *Backend, c config, s *screen) error {
 // releaseInterrupted releases all locks after a signal, and returns an error that says so.
 func (d *demo) releaseInterrupted(ctx context.Context) error {
 	err := d.release(ctx)
-	d.screen.clear()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errInterrupted, err)
 	}
@@ -159,17 +154,14 @@ func (d *demo) awaitLosses() {
 // hold shows the leases until the time is over or all of them are lost. The fault starts after
 // a third of the time.
 func (d *demo) hold(ctx context.Context) error {
-	m := d.meter
-	m.begin(ctx)
-	ticker := time.NewTicker(d.screen.interval())
+	m := newMeter(d)
+	ticker := time.NewTicker(showInterval)
 	defer ticker.Stop()
 	fault := time.After(d.length / 3)
 	if d.fault == "" {
 		fault = nil
 	}
 	end := time.After(d.length)
-	holding := phase{holdingPhase, int(d.length.Milliseconds()), func() int { return int(time.Since(m.began).Milliseconds()) }}
-	m.show(holding)
 	for {
 		select {
 		case <-ctx.Done():
@@ -183,13 +175,12 @@ func (d *demo) hold(ctx context.Context) error {
 			}
 			continue
 		case <-ticker.C:
-			m.show(holding)
+			m.show()
 			if d.client.Stats().Renewal.Held > 0 {
 				continue
 			}
 		case <-end:
 		}
-		m.finish(ctx)
 		return nil
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // summary describes the results of the run. It must be called before the locks are released.
-func (d *demo) summary(err error) string {
+func (d *demo) summary() string {
 	var b strings.Builder
 	stats := d.client.Stats().Renewal
 	fmt.Fprintf(&b, "\nheld %s of %s leases to the end", count(stats.Held), count(d.leases))
@@ -30,12 +30,6 @@ func (d *demo) summary(err error) string {
 	fmt.Fprintf(&b, "\n%s renewals in %s batches of %.0f leases\nsent late by %v (median), %v (99th percentile)",
 		count(int(stats.Renewed)), count(int(stats.Batches)), float64(stats.Renewed+stats.Unknown)/float64(max(stats.Batches, 1)),
 		round(stats.Late.Quantile(0.5)), round(stats.Late.Quantile(0.99)))
-	if n := d.store.injected(); n > 0 {
-		fmt.Fprintf(&b, "\n%d injected failures of calls, %d renewals without an answer", n, stats.Unknown)
-	}
-	if err == nil {
-		d.meter.used.describe(&b)
-	}
 	return b.String()
 }
 
@@ -92,8 +86,6 @@ func (d *demo) check() error {
 		d.screen.line("every holder was notified, at least %v before its key could be granted again", least.Round(time.Millisecond))
 	case "pause":
 		d.screen.line("right after the pause no lease was Valid, and all holders were notified within %v", last.Round(time.Millisecond))
-	case "errors":
-		d.screen.line("no lease was lost because of a single error")
 	default:
 		d.screen.line("no lease was lost")
 	}
