@@ -7,8 +7,6 @@
 //	token.go       SET NX PX, and a DEL that compares the value
 //	redlock.go     the same on a majority of several servers
 //	redisson.go    a hash with a count, a watchdog, a channel
-//	multilock.go   several of those
-//	hashmulti.go   many members in one hash
 //
 // None of them is meant for use.
 //
