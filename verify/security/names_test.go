@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -60,7 +61,7 @@ func (c *loggedConn) Close() error {
 
 func (e *commandLog) record(r *bufio.Reader) {
 	for {
-		command, err := readCommand(r)
+		command, err := testredis.ReadCommand(r)
 		if err != nil {
 			return
 		}
@@ -68,34 +69,6 @@ func (e *commandLog) record(r *bufio.Reader) {
 		e.commands = append(e.commands, command)
 		e.mu.Unlock()
 	}
-}
-
-func readCommand(r *bufio.Reader) ([]string, error) {
-	n, err := readLength(r, '*')
-	if err != nil {
-		return nil, err
-	}
-	command := make([]string, n)
-	for i := range command {
-		size, err := readLength(r, '$')
-		if err != nil {
-			return nil, err
-		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(r, text); err != nil {
-			return nil, err
-		}
-		command[i] = string(text[:size])
-	}
-	return command, nil
-}
-
-func readLength(r *bufio.Reader, kind byte) (int, error) {
-	line, err := r.ReadString('\n')
-	if err != nil || line[0] != kind {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
 // hostileNames have a meaning in code, commands, patterns or formats.

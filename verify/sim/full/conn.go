@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/simrand"
+	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 
@@ -44,7 +45,7 @@ func (c *conn) listen() {
 	b := c.process.backend
 	r := bufio.NewReader(c.remote)
 	for {
-		args, err := readCommand(r)
+		args, err := testredis.ReadCommand(r)
 		if err != nil {
 			b.Mu.Lock()
 			b.close(c)
