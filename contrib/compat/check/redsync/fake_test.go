@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -72,8 +73,25 @@ func (n *node) count() int {
 	return n.calls
 }
 
-// assertFree checks that no node has the key.
+// onNodes runs a test in a bubble, on n nodes.
+func onNodes(t *testing.T, n int, test func(t *testing.T, list []*node, rs *redsync.Redsync)) {
+	synctest.Test(t, func(t *testing.T) {
+		list, rs := nodes(n)
+		test(t, list, rs)
+	})
+}
+
+// resume ends the hangs, and checks that no node has the key "k" then.
+func resume(t *testing.T, list []*node, hung ...chan struct{}) {
+	for _, c := range hung {
+		close(c)
+	}
+	assertFree(t, list, "k")
+}
+
+// assertFree checks that no node has the key when all goroutines are blocked.
 func assertFree(t *testing.T, list []*node, key string) {
+	synctest.Wait()
 	for i, n := range list {
 		assert.Empty(t, n.value(key), "node %d", i)
 	}

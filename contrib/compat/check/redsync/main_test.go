@@ -105,9 +105,6 @@ type library struct {
 	name                          string
 	newMutex                      func(clients []*redis.Client, name string, options ...option) mutex
 	failed, extendFailed, expired error
-	taken                         func(err error) ([]int, bool) // the nodes of an ErrTaken
-	nodeTaken                     func(err error) (int, bool)   // the first ErrNodeTaken
-	redisError                    func(err error) (int, error)  // the first RedisError
 }
 
 var libraries = []library{
@@ -125,27 +122,6 @@ var libraries = []library{
 			}
 			return original.New(pools...).NewMutex(name, list...)
 		},
-		taken: func(err error) ([]int, bool) {
-			var e *original.ErrTaken
-			if !errors.As(err, &e) {
-				return nil, false
-			}
-			return e.Nodes, true
-		},
-		nodeTaken: func(err error) (int, bool) {
-			var e *original.ErrNodeTaken
-			if !errors.As(err, &e) {
-				return 0, false
-			}
-			return e.Node, true
-		},
-		redisError: func(err error) (int, error) {
-			var e *original.RedisError
-			if !errors.As(err, &e) {
-				return 0, nil
-			}
-			return e.Node, e.Err
-		},
 	},
 	{
 		name:   "ours",
@@ -153,28 +129,33 @@ var libraries = []library{
 		newMutex: func(clients []*redis.Client, name string, options ...option) mutex {
 			return newMutex(clients, name, options...)
 		},
-		taken: func(err error) ([]int, bool) {
-			var e *redsync.ErrTaken
-			if !errors.As(err, &e) {
-				return nil, false
-			}
-			return e.Nodes, true
-		},
-		nodeTaken: func(err error) (int, bool) {
-			var e *redsync.ErrNodeTaken
-			if !errors.As(err, &e) {
-				return 0, false
-			}
-			return e.Node, true
-		},
-		redisError: func(err error) (int, error) {
-			var e *redsync.RedisError
-			if !errors.As(err, &e) {
-				return 0, nil
-			}
-			return e.Node, e.Err
-		},
 	},
+}
+
+// find returns what there is about the first error of either library in err.
+func find[Original, Ours error, V any](err error, ofOriginal func(Original) V, ofOurs func(Ours) V) (about V, ok bool) {
+	if e, found := errors.AsType[Original](err); found {
+		return ofOriginal(e), true
+	}
+	if e, found := errors.AsType[Ours](err); found {
+		return ofOurs(e), true
+	}
+	return about, false
+}
+
+// takenNodes returns the nodes of an ErrTaken.
+func takenNodes(err error) ([]int, bool) {
+	return find(err, func(e *original.ErrTaken) []int { return e.Nodes }, func(e *redsync.ErrTaken) []int { return e.Nodes })
+}
+
+// takenNode returns the node of the first ErrNodeTaken.
+func takenNode(err error) (int, bool) {
+	return find(err, func(e *original.ErrNodeTaken) int { return e.Node }, func(e *redsync.ErrNodeTaken) int { return e.Node })
+}
+
+// redisError returns the first RedisError, as one of this package.
+func redisError(err error) (redsync.RedisError, bool) {
+	return find(err, func(e *original.RedisError) redsync.RedisError { return redsync.RedisError{Node: e.Node, Err: e.Err} }, func(e *redsync.RedisError) redsync.RedisError { return *e })
 }
 
 // newMutex returns a mutex of this package.

@@ -56,7 +56,7 @@ func TestPackageLockSharesTheLocks(t *testing.T) {
 
 			held, err := client.Mutex(key).TryLock(ctx)
 			require.NoError(t, err)
-			_, taken := l.taken(m.TryLock())
+			_, taken := takenNodes(m.TryLock())
 			assert.True(t, taken)
 			ok, _ := m.Unlock()
 			assert.False(t, ok)

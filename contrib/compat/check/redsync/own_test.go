@@ -22,8 +22,7 @@ import (
 const tryTime = 400 * time.Millisecond // of the default expiry
 
 func TestAMinorityThatHangsCostsOneTryTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k")
 		hung := list[2].hang()
 
@@ -40,15 +39,12 @@ func TestAMinorityThatHangsCostsOneTryTime(t *testing.T) {
 		succeeds(t, m.Unlock)
 		assert.Equal(t, tryTime, time.Since(start))
 
-		close(hung)
-		synctest.Wait()
-		assertFree(t, list, "k")
+		resume(t, list, hung)
 	})
 }
 
 func TestAMajorityThatHangsEndsATry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k")
 		hung := []chan struct{}{list[1].hang(), list[2].hang()}
 
@@ -60,32 +56,24 @@ func TestAMajorityThatHangsEndsATry(t *testing.T) {
 		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
 		assert.Empty(t, list[0].value("k"), "released")
 
-		for _, c := range hung {
-			close(c)
-		}
-		synctest.Wait()
-		assertFree(t, list, "k")
+		resume(t, list, hung...)
 		assert.Equal(t, 2, list[1].count(), "a late acquire and its release")
 	})
 }
 
 func TestASecondTryOnAHungServerSendsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(1)
+	onNodes(t, 1, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		hung := list[0].hang()
 		m := rs.NewMutex("k", redsync.WithTries(3), redsync.WithRetryDelay(time.Second))
 		assert.ErrorIs(t, m.Lock(), context.DeadlineExceeded)
 		synctest.Wait()
 		assert.Equal(t, 1, list[0].count())
-		close(hung)
-		synctest.Wait()
-		assertFree(t, list, "k")
+		resume(t, list, hung)
 	})
 }
 
 func TestASingleServerThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(1)
+	onNodes(t, 1, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k")
 		require.NoError(t, m.Lock())
 		hung := list[0].hang()
@@ -101,8 +89,7 @@ func TestASingleServerThatHangs(t *testing.T) {
 }
 
 func TestACallReturnsWhenItsContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		oops := errors.New("oops")
 		calls := map[string]func(ctx context.Context, m *redsync.Mutex) error{
 			"lock": func(ctx context.Context, m *redsync.Mutex) error { return m.LockContext(ctx) },
@@ -133,18 +120,13 @@ func TestACallReturnsWhenItsContextEnds(t *testing.T) {
 				assert.ErrorIs(t, err, context.Canceled, name)
 				assert.ErrorIs(t, err, oops, name)
 			}
-			for _, c := range hung {
-				close(c)
-			}
-			synctest.Wait()
-			assertFree(t, list, "k")
+			resume(t, list, hung...)
 		}
 	})
 }
 
 func TestUnlockIsSentAfterItsContextHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k")
 		require.NoError(t, m.Lock())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -153,21 +135,18 @@ func TestUnlockIsSentAfterItsContextHasEnded(t *testing.T) {
 		if !ok { // the answers may be there already
 			assert.ErrorIs(t, err, context.Canceled)
 		}
-		synctest.Wait()
 		assertFree(t, list, "k")
 	})
 }
 
 func TestAnswersThatComeTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k", redsync.WithTimeoutFactor(1), redsync.WithTries(1))
 		for _, n := range list {
 			n.slow(7950 * time.Millisecond)
 		}
 		assert.Equal(t, redsync.ErrFailed, m.Lock())
 		time.Sleep(time.Minute)
-		synctest.Wait()
 		assertFree(t, list, "k")
 		assert.Zero(t, m.Until())
 
@@ -187,8 +166,7 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 }
 
 func TestFailFastDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k", redsync.WithFailFast(true))
 		hung := list[0].hang()
 		start := time.Now()
@@ -196,16 +174,13 @@ func TestFailFastDoesNotWait(t *testing.T) {
 		succeeds(t, m.Extend, m.Unlock)
 		assert.Zero(t, time.Since(start))
 
-		close(hung)
-		synctest.Wait()
-		assertFree(t, list, "k")
+		resume(t, list, hung)
 		assert.Equal(t, 3, list[0].count(), "acquired, extended and released, in this order")
 	})
 }
 
 func TestTheDelayOfATry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(1)
+	onNodes(t, 1, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		list[0].keys["k"] = "another"
 		start := time.Now()
 		assert.ErrorIs(t, rs.NewMutex("k", redsync.WithTries(11)).Lock(), lock.ErrNotAcquired)
@@ -219,8 +194,7 @@ func TestTheDelayOfATry(t *testing.T) {
 }
 
 func TestARequestThatWasSentTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(1)
+	onNodes(t, 1, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k")
 		list[0].before(func(_ context.Context, command string) error {
 			if command == "setnx" { // the first request was executed, and its answer was lost
@@ -242,8 +216,7 @@ func TestARequestThatWasSentTwice(t *testing.T) {
 }
 
 func TestOneMutexForManyGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		list, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, list []*node, rs *redsync.Redsync) {
 		for _, n := range list {
 			n.slow(time.Millisecond)
 		}
@@ -266,8 +239,7 @@ func TestOneMutexForManyGoroutines(t *testing.T) {
 
 // Two calls that wait for each other at two nodes end with the time of a try.
 func TestCallsOfOneMutexDoNotWaitForEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, rs := nodes(3)
+	onNodes(t, 3, func(t *testing.T, _ []*node, rs *redsync.Redsync) {
 		m := rs.NewMutex("k", redsync.WithShufflePools(true))
 		start := time.Now()
 		together(4, func(int) {

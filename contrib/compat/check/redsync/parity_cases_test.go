@@ -57,7 +57,7 @@ func TestATakenLock(t *testing.T) {
 		require.NoError(t, holder.TryLock())
 
 		m := l.newMutex(servers, key)
-		nodes, ok := l.taken(m.TryLockContext(t.Context()))
+		nodes, ok := takenNodes(m.TryLockContext(t.Context()))
 		require.True(t, ok)
 		slices.Sort(nodes)
 		assert.Equal(t, []int{0, 1, 2}, nodes)
@@ -65,15 +65,15 @@ func TestATakenLock(t *testing.T) {
 
 		unlocked, err := m.Unlock()
 		assert.False(t, unlocked)
-		_, ok = l.taken(err)
+		_, ok = takenNodes(err)
 		assert.True(t, ok)
 		extended, err := m.Extend()
 		assert.False(t, extended)
-		_, ok = l.taken(err)
+		_, ok = takenNodes(err)
 		assert.True(t, ok)
 		valid, err := m.Valid()
 		assert.False(t, valid)
-		_, ok = l.taken(err)
+		_, ok = takenNodes(err)
 		assert.True(t, ok)
 
 		valid, err = holder.ValidContext(t.Context())
@@ -91,7 +91,7 @@ func TestLockTriesAsOftenAsItMay(t *testing.T) {
 			delays = append(delays, n)
 			return time.Microsecond
 		}))
-		_, ok := l.taken(m.Lock())
+		_, ok := takenNodes(m.Lock())
 		assert.True(t, ok)
 		assert.Equal(t, []int{1, 2, 3}, delays)
 
@@ -116,7 +116,7 @@ func TestAMajorityDecides(t *testing.T) {
 			}
 			m := l.newMutex(servers, key, tries(1))
 			err := m.Lock()
-			_, taken := l.taken(err)
+			_, taken := takenNodes(err)
 			switch {
 			case free >= 3:
 				require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestAMajorityDecides(t *testing.T) {
 				succeeds(t, m.Extend, m.Unlock)
 			case free == 2:
 				assert.False(t, taken)
-				node, ok := l.nodeTaken(err)
+				node, ok := takenNode(err)
 				assert.True(t, ok)
 				assert.Equal(t, 1, mask>>node&1, "the key is taken there")
 				assert.Equal(t, want, values(t, servers, key), "the copies are released")
@@ -174,7 +174,7 @@ func TestAnExpiredLock(t *testing.T) {
 
 		ok, err := m.Extend()
 		assert.False(t, ok)
-		_, taken := l.taken(err)
+		_, taken := takenNodes(err)
 		assert.True(t, taken)
 		ok, err = m.Unlock()
 		assert.False(t, ok)
@@ -205,7 +205,7 @@ func TestSetNXOnExtend(t *testing.T) {
 		set(t, key, "another", servers...)
 		ok, err := m.Extend()
 		assert.False(t, ok)
-		_, taken := l.taken(err)
+		_, taken := takenNodes(err)
 		assert.True(t, taken)
 		assert.Equal(t, "another", values(t, servers, key)[0])
 	})
@@ -265,9 +265,9 @@ func TestAServerThatIsDown(t *testing.T) {
 		succeeds(t, m.Extend)
 		ok, err := m.Valid()
 		assert.True(t, ok)
-		node, cause := l.redisError(err)
-		assert.Equal(t, 1, node)
-		assert.Error(t, cause)
+		failure, _ := redisError(err)
+		assert.Equal(t, 1, failure.Node)
+		assert.Error(t, failure.Err)
 		succeeds(t, m.Unlock)
 
 		other := redis.NewClient(down.Options())

@@ -98,7 +98,7 @@ func TestAMutexOnPoolsOfTheOriginal(t *testing.T) {
 		m := rs.NewMutex(key, redsync.WithExpiry(time.Hour), redsync.WithSetNXOnExtend())
 		require.NoError(t, m.LockContext(t.Context()))
 		assert.Equal(t, []string{m.Value(), m.Value(), m.Value()}, values(t, servers, key))
-		_, taken := l.taken(l.newMutex(servers, key).TryLock())
+		_, taken := takenNodes(l.newMutex(servers, key).TryLock())
 		assert.True(t, taken)
 		var err *redsync.ErrTaken
 		require.ErrorAs(t, rs.NewMutex(key).TryLock(), &err)
