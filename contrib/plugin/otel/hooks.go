@@ -7,104 +7,21 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/schedule"
-	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // Instrument returns a copy of the options, whose hooks report to this telemetry and then call
 // the hooks that the options had. Use it for one client, made by lock.New, and call Watch with
 // that client. A nil *lock.Options means the defaults.
 func (t *Telemetry) Instrument(o *lock.Options) *lock.Options {
-	if o == nil {
-		o = new(lock.Options)
-	}
-	opts := *o
-	opts.Hooks = t.lockHooks(o.Hooks)
-	opts.Renewal.Hooks = t.renewalHooks(o.Renewal.Hooks)
-	t.engine.Store(engineOf(o.Scheduler))
-	return &opts
-}
-
-// engineOf returns the engine behind a Scheduler, or nil if it has no Stats.
-func engineOf(s schedule.Scheduler) *engine {
-	counting, ok := s.(interface{ Stats() schedule.Stats })
-	if !ok {
-		return nil
-	}
-	e := &engine{label: "other", stats: counting.Stats}
-	switch s.(type) {
-	case *wheel.Wheel:
-		e.label = "wheel"
-	case *heapqueue.Scheduler:
-		e.label = "heap"
-	}
-	return e
-}
-
-// Hooks of package lock.
-type (
-	lockHook    = func(context.Context, lock.HookInfo)
-	contextHook = func(context.Context, lock.HookInfo) context.Context
-)
-
-// lockHooks returns the hooks of the telemetry, followed by those of the user.
-func (t *Telemetry) lockHooks(user *lock.Hooks) *lock.Hooks {
-	var hooks lock.Hooks
-	if user != nil {
-		hooks = *user
-	}
-	hooks.Acquiring = inside(t.acquiring, hooks.Acquiring)
-	hooks.Releasing = inside(t.releasing, hooks.Releasing)
-	hooks.Waiting = both(t.waiting, hooks.Waiting)
-	hooks.Acquired = both(t.acquired, hooks.Acquired)
-	hooks.Refused = both(t.refused, hooks.Refused)
-	hooks.Released = both(t.released, hooks.Released)
-	hooks.Lost = both(t.lost, hooks.Lost)
-	return &hooks
-}
-
-// both returns a hook that calls first and then second, which may be nil.
-func both(first, second lockHook) lockHook {
-	if second == nil {
-		return first
-	}
-	return func(ctx context.Context, i lock.HookInfo) {
-		first(ctx, i)
-		second(ctx, i)
-	}
-}
-
-// inside returns a hook that calls second with the context of first. second may be nil.
-func inside(first, second contextHook) contextHook {
-	if second == nil {
-		return first
-	}
-	return func(ctx context.Context, i lock.HookInfo) context.Context {
-		ctx = first(ctx, i)
-		if made := second(ctx, i); made != nil {
-			return made
-		}
-		return ctx
-	}
-}
-
-// renewalHooks returns the hooks of the telemetry, followed by those of the user.
-func (t *Telemetry) renewalHooks(user *renewal.Hooks) *renewal.Hooks {
-	var hooks renewal.Hooks
-	if user != nil {
-		hooks = *user
-	}
-	after := hooks.BatchDone
-	hooks.BatchDone = func(i renewal.BatchInfo) {
-		t.batch(i)
-		if after != nil {
-			after(i)
-		}
-	}
-	return &hooks
+	opts := observe.Instrument(o, lock.Hooks{
+		Acquiring: t.acquiring, Releasing: t.releasing,
+		Waiting: t.waiting, Acquired: t.acquired, Refused: t.refused, Released: t.released, Lost: t.lost,
+	}, t.batch)
+	t.engine.Store(observe.EngineOf(opts.Scheduler))
+	return opts
 }
 
 func (t *Telemetry) acquiring(ctx context.Context, i lock.HookInfo) context.Context {
@@ -130,7 +47,7 @@ func (t *Telemetry) acquired(ctx context.Context, i lock.HookInfo) {
 }
 
 func (t *Telemetry) refused(ctx context.Context, i lock.HookInfo) {
-	outcome, typ := keyOutcome.String(string(i.Outcome)), acquireError(i)
+	outcome, typ := keyOutcome.String(string(i.Outcome)), observe.AcquireError(i, errorOther)
 	more := []attribute.KeyValue{outcome}
 	if typ != "" {
 		more = append(more, keyError.String(typ))
@@ -152,23 +69,35 @@ func (t *Telemetry) released(ctx context.Context, i lock.HookInfo) {
 	callOf(ctx).released(string(i.Outcome), releaseError(i))
 }
 
+// errorOther is the type of the semantic conventions for all other errors.
+const errorOther = "_OTHER"
+
+// releaseError returns the type of the error of an Unlock, or "". That the client was closed is
+// no error.
+func releaseError(i lock.HookInfo) string {
+	if i.Err == nil || i.Outcome == lock.OutcomeClosed {
+		return ""
+	}
+	return observe.ErrorType(i.Err, errorOther)
+}
+
 func (t *Telemetry) lost(ctx context.Context, i lock.HookInfo) {
-	loss, s := lossOf(i.Err), t.of(i)
-	reason := keyReason.String(loss.reason)
+	loss, s := observe.LossOf(i.Err), t.of(i)
+	reason := keyReason.String(loss.Reason)
 	t.instruments.losses.Add(ctx, 1, s.with(reason))
-	t.instruments.hold.Record(ctx, i.Held.Seconds(), s.with(keyEnd.String(loss.end())))
-	if loss.known {
-		t.instruments.margin.Record(ctx, loss.left, t.with(reason))
+	t.instruments.hold.Record(ctx, i.Held.Seconds(), s.with(keyEnd.String(loss.End())))
+	if loss.Known {
+		t.instruments.margin.Record(ctx, loss.Left, t.with(reason))
 	}
 	if s.election != nil {
 		t.instruments.leading.Add(ctx, -1, s.election...)
 	}
 	t.lossSpan(ctx, s, loss)
-	callOf(ctx).released(loss.end(), "")
+	callOf(ctx).released(loss.End(), "")
 }
 
 func (t *Telemetry) batch(i renewal.BatchInfo) {
-	ctx, typ := context.Background(), batchError(i.Err)
+	ctx, typ := context.Background(), observe.BatchError(i.Err)
 	var more []attribute.KeyValue
 	if typ != "" {
 		more = append(more, keyError.String(typ))

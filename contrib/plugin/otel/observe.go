@@ -40,7 +40,7 @@ func (t *Telemetry) observe(i observed) metric.Callback {
 			o.ObserveFloat64(i.age, r.Oldest.Seconds(), store)
 		}
 		if e := t.engine.Load(); e != nil {
-			s, engine := e.stats(), attributes(attribute.String("leasewheel.engine", e.label))
+			s, engine := e.Stats(), attributes(attribute.String("leasewheel.engine", e.Label))
 			o.ObserveInt64(i.timers, int64(s.Pending), engine)
 			o.ObserveInt64(i.fired, int64(s.Fired), engine)
 			o.ObserveInt64(i.panics, int64(s.Panics), engine)

@@ -4,7 +4,6 @@ package leaseotel
 
 import (
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -64,12 +63,4 @@ func (o *Options) withDefaults() (Options, error) {
 		return opts, fmt.Errorf("leaseotel: Options.Store is not valid UTF-8: %q", opts.Store)
 	}
 	return opts, nil
-}
-
-// printable returns a Namer whose names are valid UTF-8, or nil if there is none.
-func printable(namer func(string) string) func(string) string {
-	if namer == nil {
-		return nil
-	}
-	return func(key string) string { return strings.ToValidUTF8(namer(key), "\uFFFD") }
 }

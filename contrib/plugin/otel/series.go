@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -27,14 +28,7 @@ const (
 	keyError    = attribute.Key("error.type")
 )
 
-// seriesKey selects the series of locks: the name is "" without a Namer.
-type seriesKey struct {
-	kind lock.Kind
-	name string
-}
-
-// series has the attributes that every lock of one kind and name needs. Making them each time
-// would cost more than counting.
+// series has the attributes that every lock of one kind and name needs.
 type series struct {
 	common   []attribute.KeyValue // of all metrics and spans of these locks
 	span     []trace.SpanStartOption
@@ -43,52 +37,29 @@ type series struct {
 	election []metric.AddOption    // nil unless it is an election
 }
 
-// of returns the series of a lock, and makes them if it is the first of its kind and name.
-func (t *Telemetry) of(i lock.HookInfo) *series {
-	key := seriesKey{kind: i.Kind}
-	if t.namer != nil {
-		key.name = t.namer(i.Key)
-	}
-	t.mu.RLock()
-	s := t.series[key]
-	t.mu.RUnlock()
-	if s != nil {
-		return s
-	}
-	return t.add(key)
-}
+// of returns the series of a lock.
+func (t *Telemetry) of(i lock.HookInfo) *series { return t.series.Of(t.series.Key(i)) }
 
-// add makes the series of a kind and name, unless another goroutine has done so. Counters begin
-// with 0, so that the first loss is an increase.
-func (t *Telemetry) add(key seriesKey) *series {
-	s := &series{common: []attribute.KeyValue{t.store, keyKind.String(string(key.kind))}}
-	if t.namer != nil {
-		s.common = append(s.common, keyName.String(key.name))
+// newSeries makes the series of a kind and name. Counters begin with 0, so that the first loss is an
+// increase.
+func (t *Telemetry) newSeries(key observe.Key) *series {
+	s := &series{common: []attribute.KeyValue{t.store, keyKind.String(string(key.Kind))}}
+	if t.series.Named() {
+		s.common = append(s.common, keyName.String(key.Name))
 	}
 	s.span = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(s.common...)}
 	s.acquired = s.record(keyOutcome.String(string(lock.OutcomeAcquired)))
 	s.unlocked = s.record(keyEnd.String(string(lock.OutcomeUnlocked)))
-	if key.kind == lock.KindElection {
-		election := []attribute.KeyValue{t.store}
-		if t.namer != nil {
-			election = append(election, keyElection.String(key.name))
-		}
-		s.election = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(election...))}
-	}
-	t.mu.Lock()
-	made := t.series[key]
-	if made == nil {
-		t.series[key] = s
-	}
-	t.mu.Unlock()
-	if made != nil {
-		return made
-	}
 	ctx := context.Background()
-	for _, reason := range reasons {
+	for _, reason := range observe.Reasons {
 		t.instruments.losses.Add(ctx, 0, s.with(keyReason.String(reason)))
 	}
-	if s.election != nil {
+	if key.Kind == lock.KindElection {
+		election := []attribute.KeyValue{t.store}
+		if t.series.Named() {
+			election = append(election, keyElection.String(key.Name))
+		}
+		s.election = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(election...))}
 		t.instruments.leading.Add(ctx, 0, s.election...)
 		t.instruments.transitions.Add(ctx, 0, s.election...)
 	}

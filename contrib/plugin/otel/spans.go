@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -85,7 +86,7 @@ func (c *call) released(end, typ string) {
 // lossSpan reports a loss to the span of the ctx that the user has passed to Lock, or to the
 // Unlock that has noticed the loss. A holder that sees Done may end that span before the hook
 // runs. The loss is then a child of the span, if that was sampled.
-func (t *Telemetry) lossSpan(ctx context.Context, s *series, l loss) {
+func (t *Telemetry) lossSpan(ctx context.Context, s *series, l observe.Loss) {
 	span := trace.SpanFromContext(ctx)
 	if c := callOf(ctx); c != nil {
 		span = c.outside
@@ -93,9 +94,9 @@ func (t *Telemetry) lossSpan(ctx context.Context, s *series, l loss) {
 	if !span.IsRecording() && !span.SpanContext().IsSampled() {
 		return
 	}
-	attributes := append([]attribute.KeyValue{keyReason.String(l.reason), keyCause.String(l.cause)}, s.common...)
-	if l.known {
-		attributes = append(attributes, keyMargin.Float64(l.left))
+	attributes := append([]attribute.KeyValue{keyReason.String(l.Reason), keyCause.String(l.Cause)}, s.common...)
+	if l.Known {
+		attributes = append(attributes, keyMargin.Float64(l.Left))
 	}
 	if span.IsRecording() {
 		span.AddEvent("lease lost", trace.WithAttributes(attributes...))

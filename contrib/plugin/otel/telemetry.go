@@ -3,7 +3,6 @@
 package leaseotel
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,30 +10,21 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // Telemetry has the metrics and spans of one client. All methods are safe for concurrent use.
 type Telemetry struct {
-	namer       func(key string) string // nil: there is none
 	store       attribute.KeyValue
 	lateRenewal time.Duration
 	tracer      trace.Tracer
 	instruments instruments
 	callback    metric.Registration
-	client      atomic.Pointer[lock.Client] // nil before Watch
-	engine      atomic.Pointer[engine]      // nil: there is none, or it has no Stats
-
-	mu     sync.RWMutex // guards series
-	series map[seriesKey]*series
-}
-
-// engine is a timer engine whose counters are exported.
-type engine struct {
-	label string
-	stats func() schedule.Stats
+	client      atomic.Pointer[lock.Client]    // nil before Watch
+	engine      atomic.Pointer[observe.Engine] // nil: there is none, or it has no Stats
+	series      *observe.Series[series]
 }
 
 // New returns the telemetry of one client. The error names the bad field of Options, or is that
@@ -45,12 +35,11 @@ func New(o *Options) (*Telemetry, error) {
 		return nil, err
 	}
 	t := &Telemetry{
-		namer:       printable(opts.Namer),
 		store:       attribute.String("leasewheel.store", opts.Store),
 		lateRenewal: opts.LateRenewal,
 		tracer:      opts.TracerProvider.Tracer(scope),
-		series:      make(map[seriesKey]*series),
 	}
+	t.series = observe.NewSeries(opts.Namer, t.newSeries)
 	meter := opts.MeterProvider.Meter(scope)
 	if t.instruments, err = newInstruments(meter); err != nil {
 		return nil, err

@@ -3,45 +3,33 @@
 package leaseprom
 
 import (
-	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/schedule"
 )
 
 // Metrics are the metrics of one client. They are a [prometheus.Collector]. All methods are
 // safe for concurrent use.
 type Metrics struct {
-	namer func(key string) string
-
 	acquire, hold, margin *prometheus.HistogramVec
 	batchTook             *prometheus.HistogramVec
 	batchSize             prometheus.Histogram
 	losses, transitions   *prometheus.CounterVec
 	leading               *prometheus.GaugeVec
 	snapshot              snapshotDescs
-	client                atomic.Pointer[lock.Client] // nil before Watch
-	engine                atomic.Pointer[engine]      // nil: there is none, or it has no Stats
-	vectors               []prometheus.Collector      // all metrics that hooks change
+	client                atomic.Pointer[lock.Client]    // nil before Watch
+	engine                atomic.Pointer[observe.Engine] // nil: there is none, or it has no Stats
+	vectors               []prometheus.Collector         // all metrics that hooks change
 	batches               map[string]prometheus.Observer
 	margins               map[string]prometheus.Observer
-
-	mu     sync.RWMutex // guards series
-	series map[seriesKey]*series
+	series                *observe.Series[series]
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
-
-// engine is a timer engine whose counters are exported.
-type engine struct {
-	label string
-	stats func() schedule.Stats
-}
 
 // New returns metrics for one client. They are empty until NewClient or Instrument is called.
 // The error names the bad field of Options.
@@ -62,7 +50,6 @@ func New(o *Options) (*Metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: constant}, labels)
 	}
 	m := &Metrics{
-		namer: printable(opts.Namer),
 		acquire: histogram("leasewheel_lock_acquire_duration_seconds", "Duration of calls of Lock and TryLock.",
 			opts.AcquireBuckets, append([]string{"kind", "outcome", "error_type"}, named...)...),
 		hold: histogram("leasewheel_lock_hold_duration_seconds", "How long locks were held.",
@@ -83,26 +70,18 @@ func New(o *Options) (*Metrics, error) {
 		snapshot: newSnapshotDescs(constant),
 		batches:  make(map[string]prometheus.Observer),
 		margins:  make(map[string]prometheus.Observer),
-		series:   make(map[seriesKey]*series),
 	}
-	for _, errorType := range batchErrors {
+	m.series = observe.NewSeries(opts.Namer, m.newSeries)
+	for _, errorType := range []string{"", observe.Timeout, observe.Unavailable} {
 		m.batches[errorType] = m.batchTook.WithLabelValues(errorType)
 	}
-	for _, reason := range reasons {
-		if reason != reasonNotOwned {
+	for _, reason := range observe.Reasons {
+		if reason != observe.NotOwned {
 			m.margins[reason] = m.margin.WithLabelValues(reason)
 		}
 	}
 	m.vectors = []prometheus.Collector{m.acquire, m.hold, m.margin, m.batchTook, m.batchSize, m.losses, m.transitions, m.leading}
 	return m, nil
-}
-
-// printable returns a Namer whose names are valid values of labels, or nil if there is none.
-func printable(namer func(string) string) func(string) string {
-	if namer == nil {
-		return nil
-	}
-	return func(key string) string { return strings.ToValidUTF8(namer(key), "\uFFFD") }
 }
 
 // NewClient is lock.New with these metrics: it calls Instrument and Watch. The options may
@@ -137,6 +116,6 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		m.snapshot.collect(ch, c.Stats())
 	}
 	if e := m.engine.Load(); e != nil {
-		m.snapshot.collectEngine(ch, e.label, e.stats())
+		m.snapshot.collectEngine(ch, e.Label, e.Stats())
 	}
 }

@@ -5,17 +5,11 @@ package leaseprom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// seriesKey selects the series of locks: the name is "" without a Namer.
-type seriesKey struct {
-	kind lock.Kind
-	name string
-}
-
-// series are the metrics of all locks of one kind and name that every lock needs. Looking them
-// up by their labels each time would cost more than counting.
+// series are the metrics of all locks of one kind and name that every lock needs.
 type series struct {
 	acquired    prometheus.Observer
 	unlocked    prometheus.Observer
@@ -24,57 +18,35 @@ type series struct {
 	transitions prometheus.Counter            // the same
 }
 
-// of returns the series of a lock, and makes them if it is the first of its kind and name.
-func (m *Metrics) of(i lock.HookInfo) *series {
-	key := seriesKey{kind: i.Kind}
-	if m.namer != nil {
-		key.name = m.namer(i.Key)
-	}
-	m.mu.RLock()
-	s := m.series[key]
-	m.mu.RUnlock()
-	if s != nil {
-		return s
-	}
-	return m.add(key)
-}
+// of returns the series of a lock.
+func (m *Metrics) of(i lock.HookInfo) *series { return m.series.Of(m.series.Key(i)) }
 
-// add makes the series of a kind and name, unless another goroutine has done so.
-func (m *Metrics) add(key seriesKey) *series {
+// newSeries makes the series of a kind and name.
+func (m *Metrics) newSeries(key observe.Key) *series {
 	s := &series{
-		acquired: m.acquire.WithLabelValues(m.named(key.name, string(key.kind), string(lock.OutcomeAcquired), "")...),
-		unlocked: m.hold.WithLabelValues(m.named(key.name, string(key.kind), string(lock.OutcomeUnlocked))...),
-		losses:   make(map[string]prometheus.Counter, len(reasons)),
+		acquired: m.acquire.WithLabelValues(m.labels(key, string(lock.OutcomeAcquired), "")...),
+		unlocked: m.hold.WithLabelValues(m.labels(key, string(lock.OutcomeUnlocked))...),
+		losses:   make(map[string]prometheus.Counter, len(observe.Reasons)),
 	}
-	for _, reason := range reasons {
-		s.losses[reason] = m.losses.WithLabelValues(m.named(key.name, string(key.kind), reason)...)
+	for _, reason := range observe.Reasons {
+		s.losses[reason] = m.losses.WithLabelValues(m.labels(key, reason)...)
 	}
-	if key.kind == lock.KindElection {
-		s.leading = m.leading.WithLabelValues(m.named(key.name)...)
-		s.transitions = m.transitions.WithLabelValues(m.named(key.name)...)
+	if key.Kind == lock.KindElection {
+		s.leading = m.leading.WithLabelValues(m.named(key)...)
+		s.transitions = m.transitions.WithLabelValues(m.named(key)...)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if made := m.series[key]; made != nil {
-		return made
-	}
-	m.series[key] = s
 	return s
 }
 
-// labels returns the values of the labels of a lock: its kind, the given ones, and its name.
-func (m *Metrics) labels(i lock.HookInfo, values ...string) []string {
-	all := append([]string{string(i.Kind)}, values...)
-	if m.namer != nil {
-		all = append(all, m.namer(i.Key))
-	}
-	return all
+// labels returns the values of labels: the kind, the given ones, and the name if there is a Namer.
+func (m *Metrics) labels(key observe.Key, values ...string) []string {
+	return m.named(key, append([]string{string(key.Kind)}, values...)...)
 }
 
 // named returns the values of labels, followed by the name if there is a Namer.
-func (m *Metrics) named(name string, values ...string) []string {
-	if m.namer != nil {
-		values = append(values, name)
+func (m *Metrics) named(key observe.Key, values ...string) []string {
+	if m.series.Named() {
+		values = append(values, key.Name)
 	}
 	return values
 }
