@@ -104,7 +104,11 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		}
 		engine = c.engine
 	}
-	if c.watchdog, err = renewal.New(engine, renewer{store, c.health}, &opts.Renewal); err != nil {
+	renewals := &renewal.Options{Policy: opts.Renewal, Logger: opts.Logger}
+	if opts.Hooks != nil {
+		renewals.Hooks = &renewal.Hooks{BatchDone: opts.Hooks.BatchDone}
+	}
+	if c.watchdog, err = renewal.New(engine, renewer{store, c.health}, renewals); err != nil {
 		return nil, err
 	}
 	if err := c.checkTerms(opts.Terms); err != nil {

@@ -263,7 +263,7 @@ func TestAHandleThatTheClientLeadsToIsCollected(t *testing.T) {
 			return l.Store
 		},
 		"renewals": func(l *leader, o *lock.Options) driver.Store {
-			o.Renewal.Hooks = &renewal.Hooks{BatchDone: func(renewal.BatchInfo) { runtime.KeepAlive(l) }}
+			o.Hooks = &lock.Hooks{BatchDone: func(renewal.BatchInfo) { runtime.KeepAlive(l) }}
 			return l.Store
 		},
 		"logger": func(l *leader, o *lock.Options) driver.Store {

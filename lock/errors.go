@@ -77,9 +77,6 @@ type (
 	// HeldError reports that a lock is taken. It matches ErrNotAcquired.
 	HeldError = driver.HeldError
 
-	// Lease is the lease of a renewal.LostInfo.
-	Lease = driver.Lease
-
 	// Info is what [Client.Inspect] shows of a lock.
 	Info = driver.Info
 )

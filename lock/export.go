@@ -49,7 +49,7 @@ func (h *Held) Detach() error {
 		return failed("detach", h.Key(), h.whyUsed())
 	}
 	s.dropped.Stop()
-	if _, ended := s.entry.StopWith(ErrDetached); ended != nil {
+	if !s.entry.Stop(ErrDetached) {
 		h.used.Store(false) // Unlock releases what the lease may still have
 		return failed("detach", h.Key(), s.state())
 	}

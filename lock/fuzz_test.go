@@ -61,13 +61,13 @@ func printable(t *testing.T, text string) {
 func FuzzOptions(f *testing.F) {
 	const second = int64(time.Second)
 	for _, o := range []struct {
-		ttl, hold                 int64
-		fixed                     bool
-		waiters                   int
-		fraction                  float64
-		failures, batch, inFlight int
-		align, timeout, margin    int64
-		heap                      bool
+		ttl, hold       int64
+		fixed           bool
+		waiters         int
+		fraction        float64
+		failures        int
+		timeout, margin int64
+		heap            bool
 	}{
 		{},
 		{heap: true},
@@ -93,14 +93,6 @@ func FuzzOptions(f *testing.F) {
 		{failures: 1},
 		{failures: -2},
 		{failures: math.MaxInt},
-		{batch: 1},
-		{batch: 10_000},
-		{batch: math.MinInt},
-		{inFlight: 1000},
-		{inFlight: 1001},
-		{align: -1},
-		{align: math.MaxInt64},
-		{align: 1},
 		{timeout: 1},
 		{timeout: math.MaxInt64},
 		{timeout: -1},
@@ -112,16 +104,15 @@ func FuzzOptions(f *testing.F) {
 		{waiters: math.MaxInt},
 		{waiters: -1},
 	} {
-		f.Add(o.ttl, o.hold, o.fixed, o.waiters, o.fraction, o.failures, o.batch, o.inFlight, o.align, o.timeout, o.margin, o.heap)
+		f.Add(o.ttl, o.hold, o.fixed, o.waiters, o.fraction, o.failures, o.timeout, o.margin, o.heap)
 	}
-	f.Fuzz(func(t *testing.T, ttl, hold int64, fixed bool, waiters int, fraction float64, failures, batch, inFlight int, align, timeout, margin int64, heap bool) {
+	f.Fuzz(func(t *testing.T, ttl, hold int64, fixed bool, waiters int, fraction float64, failures int, timeout, margin int64, heap bool) {
 		synctest.Test(t, func(t *testing.T) {
 			o := lock.Options{
 				Terms:      lock.Terms{TTL: time.Duration(ttl), MaxHold: time.Duration(hold), Fixed: fixed},
 				MaxWaiters: waiters,
-				Renewal: renewal.Options{
-					Fraction: fraction, Failures: failures, MaxBatch: batch, InFlight: inFlight,
-					Align: time.Duration(align), Timeout: time.Duration(timeout), Margin: time.Duration(margin),
+				Renewal: renewal.Policy{
+					Fraction: fraction, Failures: failures, Timeout: time.Duration(timeout), Margin: time.Duration(margin),
 				},
 			}
 			if heap {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -62,7 +63,7 @@ func drawn(t *testing.T, d *rand.Rand) *lock.Options {
 		o.Renewal.Fraction = pow(1.0/100, d.Float64()) / 2
 	}
 	if d.IntN(3) == 0 {
-		o.Renewal.Align = -1
+		o.Renewal = seam.Tuned(o.Renewal, seam.Tuning{Align: -1})
 	}
 	accepts := func(margin time.Duration) bool {
 		o.Renewal.Margin = margin
@@ -170,7 +171,7 @@ func TestAHandOverOfTheDefaultIsEnough(t *testing.T) {
 // The second request after a hand-over may fail once. If it fails twice, or another owner has
 // the lock, the client releases what the store may have granted.
 func TestAHandOverThatIsAskedForAgain(t *testing.T) {
-	o := &lock.Options{Renewal: renewal.Options{Margin: 4 * time.Second}}
+	o := &lock.Options{Renewal: renewal.Policy{Margin: 4 * time.Second}}
 	short := func(b *bench) { b.store.Over(&placeStore{Store: b.mem, part: 0.1, used: 0}) }
 	t.Run("and fails once", func(t *testing.T) {
 		waiting(t, o, func(t *testing.T, b *bench) {

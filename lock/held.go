@@ -254,11 +254,11 @@ func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
 			return cmp.Or(s.state(), err)
 		}
 		defer c.done()
-		lease, ended := s.entry.StopWith(renewal.ErrStopped)
+		held, lease := s.entry.Stop(nil), s.entry.Lease()
 		if !keep {
 			lease = notKept(lease)
 		}
-		if ended != nil {
+		if !held {
 			return s.releaseEnded(lease)
 		}
 		limit := min(unlockTimeout, lease.TTL)

@@ -5,6 +5,8 @@ package lock
 import (
 	"context"
 	"time"
+
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Hooks are functions that a client calls about its locks, for metrics and traces. Each may be nil.
@@ -50,6 +52,9 @@ type Hooks struct {
 
 	// Lost is also called when a lease reaches the limit of its Terms: renewal.ReasonLimitReached.
 	Lost func(ctx context.Context, i HookInfo)
+
+	// BatchDone is called after each request for renewals, as renewal.Hooks describes.
+	BatchDone func(i renewal.BatchInfo)
 }
 
 // HookInfo describes a lock to a hook.

@@ -10,7 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/faulttest"
 	"github.com/leasewheel/leasewheel/lock/memstore"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Metadata tell an operator whose lock it is.
@@ -112,9 +111,7 @@ func ExampleClient_Stats() {
 	store := memstore.New()
 	client, err := lock.New(store, &lock.Options{
 		Terms: lock.Terms{TTL: time.Second},
-		Renewal: renewal.Options{Hooks: &renewal.Hooks{
-			Lost: func(i renewal.LostInfo) { lost <- i.Lease.(lock.Lease).Key },
-		}},
+		Hooks: &lock.Hooks{Lost: func(_ context.Context, i lock.HookInfo) { lost <- i.Key }},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -175,7 +175,7 @@ func TestMisuse(t *testing.T) {
 
 			`lock: bad TTL: TTL of 100ms is too short: with a margin of 22ms (the engine's tick is 10ms) it is valid for 77ms, but renewals need 66.67ms plus the margin; set Options.TTL to the shortest TTL in use, because the tick follows from it`: must(with(lock.Terms{TTL: 100 * time.Millisecond})),
 			`lock: bad TTL: TTL of 1s is too short: with a margin of 2.002s (the engine's tick is 1s) it is valid for 0s, but renewals need 666.67ms plus the margin; use an Options.Scheduler with a finer tick`:                                       create(lock.Options{Terms: lock.Terms{TTL: time.Second}, Scheduler: coarse}),
-			`lock: bad TTL: TTL of 30s is too short: with a margin of 20s it is valid for 9.7s, but renewals need 20s plus the margin`:                                                                                                                  create(lock.Options{Renewal: renewal.Options{Margin: 20 * time.Second}}),
+			`lock: bad TTL: TTL of 30s is too short: with a margin of 20s it is valid for 9.7s, but renewals need 20s plus the margin`:                                                                                                                  create(lock.Options{Renewal: renewal.Policy{Margin: 20 * time.Second}}),
 
 			`lock: bad TTL: Options.TTL must be at most 8760h0m0s, got 8760h0m0.001s`: create(lock.Options{Terms: lock.Terms{TTL: lock.MaxTTL + time.Millisecond}}),
 			`lock: Options.MinHold must be 0 to 8760h0m0s, got 8760h0m0.001s`:         create(lock.Options{Terms: lock.Terms{MinHold: lock.MaxTTL + time.Millisecond}}),
@@ -183,7 +183,7 @@ func TestMisuse(t *testing.T) {
 			`lock: bad TTL: Options.TTL must be at least 100ms, got 30ns`:             create(lock.Options{Terms: lock.Terms{TTL: 30}}),
 			`lock: Options.Scheduler is a nil pointer`:                                create(lock.Options{Scheduler: (*wheel.Wheel)(nil)}),
 			`lock: Options.MaxWaiters must be above 0, got -1`:                        create(lock.Options{MaxWaiters: -1}),
-			`renewal: Options.Fraction must be 0.0001 to 0.5, got 2`:                  create(lock.Options{Renewal: renewal.Options{Fraction: 2}}),
+			`renewal: Options.Fraction must be 0.0001 to 0.5, got 2`:                  create(lock.Options{Renewal: renewal.Policy{Fraction: 2}}),
 			`lock: the store is nil`:                                                  second(lock.New((*memstore.Store)(nil), nil)),
 
 			// handles

@@ -76,8 +76,8 @@ type Options struct {
 	// Close it after the client, which does not: closing it ends every lock with ErrClosed.
 	Scheduler schedule.Scheduler
 
-	// Renewal configures the watchdog of the leases.
-	Renewal renewal.Options
+	// Renewal decides when leases are renewed, and how long they are trusted.
+	Renewal renewal.Policy
 
 	// Hooks are called about the locks; nil means none.
 	Hooks *Hooks
@@ -98,11 +98,10 @@ type Options struct {
 	WarnAfter time.Duration
 
 	// Logger receives warnings about losses, clock steps, dropped handles and clients, more than
-	// 100 open clients, long waits, and locks that could not be released. Losses and clock steps go
-	// to Renewal.Logger instead if it is set. Owners are never logged. Nil means slog.Default() at
-	// the time of each record. No message comes more than 100 times per minute. Only Close waits
-	// for the Logger, for a second at most; Stats.Renewal.DroppedLogs counts the records that were
-	// dropped.
+	// 100 open clients, long waits, and locks that could not be released. Owners are never logged.
+	// Nil means slog.Default() at the time of each record. No message comes more than 100 times per
+	// minute. Only Close waits for the Logger, for a second at most; Stats.Renewal.DroppedLogs
+	// counts the records that were dropped.
 	Logger *slog.Logger
 }
 
@@ -142,9 +141,6 @@ func (o *Options) withDefaults() (Options, error) {
 		opts.WarnAfter = defaultWarnAfter
 	}
 	opts.Logger = logging.New(opts.Logger)
-	if opts.Renewal.Logger == nil {
-		opts.Renewal.Logger = opts.Logger
-	}
 	return opts, nil
 }
 

@@ -21,11 +21,10 @@ func ExampleOptions() {
 		Terms:      lock.Terms{TTL: 3 * time.Second, Metadata: "host-1"},
 		MaxWaiters: 1000, // further calls of Lock return ErrTooMany
 		Logger:     slog.New(slog.NewJSONHandler(os.Stderr, nil)),
-		Renewal: renewal.Options{Hooks: &renewal.Hooks{
-			Lost: func(i renewal.LostInfo) {
-				lease, _ := i.Lease.(lock.Lease)
-				losses <- fmt.Sprint(lease.Key, ": ", i.Err.Reason)
-			},
+		Hooks: &lock.Hooks{Lost: func(_ context.Context, i lock.HookInfo) {
+			if lost, ok := errors.AsType[*renewal.LostError](i.Err); ok {
+				losses <- fmt.Sprint(i.Key, ": ", lost.Reason)
+			}
 		}},
 	})
 	if err != nil {

@@ -179,7 +179,7 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 			s.observed.watch(s) // it has ended
 		}
 		if reader == nil {
-			entry.Stop()
+			entry.Stop(nil)
 			c.releaser.Add(lease)
 		}
 	}()

@@ -150,7 +150,7 @@ func TestAFixedLeaseMayBeShort(t *testing.T) {
 		assert.InDelta(t, 77, time.Since(start).Milliseconds(), 10)
 		assert.Zero(t, b.calls(locktest.Renew))
 	})
-	o := &lock.Options{Renewal: renewal.Options{Margin: time.Second}}
+	o := &lock.Options{Renewal: renewal.Policy{Margin: time.Second}}
 	bubbleWith(t, o, func(t *testing.T, b *bench) {
 		_, err := b.With(lock.Terms{TTL: time.Second, Fixed: true}).Mutex("k").Lock(ctx)
 		require.ErrorIs(t, err, lock.ErrBadTTL)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -111,7 +112,7 @@ func TestSlowAnswersAreTheCause(t *testing.T) {
 			}
 			return hang(ctx, lease)
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 1})})
 		register(t, watchdog, "b")
 		lost := lossOf(t, register(t, watchdog, "a"))
 		assert.Equal(t, renewal.CauseServerSlow, lost.Cause())
@@ -246,7 +247,7 @@ func TestALimitNeedsNoEvidence(t *testing.T) {
 // A lease whose renewal waits for a free call is lost by the silence of the server, not by its own renewals.
 func TestTheCauseInALaneThatIsBlocked(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		watchdog := newWatchdog(t, e, &store{answer: hang}, &renewal.Options{InFlight: 1, MaxBatch: 1, Timeout: time.Minute})
+		watchdog := newWatchdog(t, e, &store{answer: hang}, &renewal.Options{Policy: seam.Tuned(renewal.Policy{Timeout: time.Minute}, seam.Tuning{InFlight: 1, MaxBatch: 1})})
 		registerFor(t, watchdog, "a", 2*ttl)
 		for watchdog.Stats().InFlight == 0 {
 			advance(time.Second)
@@ -284,31 +285,4 @@ func TestACauseIsNotAnEarlierError(t *testing.T) {
 			require.NotErrorIs(t, lost.Err, c.earlier)
 		})
 	}
-}
-
-// Dump is called for failures, not for limits, and not for each of many losses.
-func TestDumpIsCalledOnceInAMinute(t *testing.T) {
-	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
-		var dumped, lost int
-		watchdog := newWatchdog(t, e, &store{answer: failing}, &renewal.Options{Hooks: &renewal.Hooks{
-			Dump: func(renewal.LostInfo) {
-				assert.Equal(t, dumped > 0, lost > 1, "before Lost")
-				dumped++
-			},
-			Lost: func(renewal.LostInfo) { lost++ },
-		}})
-		_, err := watchdog.Register("limited", renewal.Grant{TTL: ttl, Sent: time.Now(), Until: time.Now().Add(time.Second)})
-		require.NoError(t, err)
-		advance(2 * time.Second)
-		assert.Equal(t, []int{0, 1}, []int{dumped, lost})
-		for range 10 {
-			register(t, watchdog, "a")
-		}
-		advance(ttl)
-		assert.Equal(t, []int{1, 11}, []int{dumped, lost})
-		advance(time.Minute)
-		register(t, watchdog, "b")
-		advance(ttl)
-		assert.Equal(t, []int{2, 12}, []int{dumped, lost})
-	})
 }

@@ -65,7 +65,7 @@ func TestAShortSuspensionMakesTheRenewalEarly(t *testing.T) {
 func TestRenewalsAfterAClockStepAreSpread(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 10_000})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 10_000})})
 		for i := range 500 {
 			register(t, watchdog, fmt.Sprint(i))
 		}
@@ -87,7 +87,7 @@ func TestAClockStepBackDoesNotHideASuspension(t *testing.T) {
 		s := &store{answer: failing}
 		var log strings.Builder
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1, Logger: logger})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}, Logger: logger})
 		entry := register(t, watchdog, "a")
 		advance(5 * time.Second)
 		stepWall(t, -10*time.Second)
@@ -110,7 +110,7 @@ func TestSmallClockStepsDoNotHideASuspension(t *testing.T) {
 			sent = time.Now()
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		const small = margin - time.Millisecond
 		advance(time.Second)
@@ -129,7 +129,7 @@ func TestSmallClockStepsDoNotHideASuspension(t *testing.T) {
 func TestAClockStepBackDoesNotUndoASuspension(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: failing}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		stepWall(t, 20*time.Second) // suspended
 		advance(2*time.Second + slack)
@@ -185,7 +185,7 @@ func TestAClockStepDoesNotRenewALeaseAtItsEnd(t *testing.T) {
 func TestManySmallSuspensionsAddUp(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: failing}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		done := register(t, watchdog, "a").Done()
 		suspended := time.Duration(0)
 		start := time.Now()
@@ -224,7 +224,7 @@ func (f taskFunc) Run(t schedule.Timer) { f(t) }
 func TestAClockStepBackEndsNoLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: hang}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		advance(time.Second)
 		stepWall(t, -time.Hour)
@@ -241,7 +241,7 @@ func TestClocksAreComparedOnlyWhileLeasesAreHeld(t *testing.T) {
 		for range 3 { // and again, after there were none
 			entry := register(t, watchdog, "a")
 			advance(5 * time.Second)
-			entry.Stop()
+			entry.Stop(nil)
 			advance(2 * time.Second)
 			assert.Zero(t, pending(e), "no timer is pending")
 		}
@@ -269,7 +269,7 @@ func TestASuspensionMovesTheDeadlineOfARenewalForward(t *testing.T) {
 			time.Sleep(time.Hour)
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		begun := time.Now()
 		entry := register(t, watchdog, "a")
 		for len(s.seen()) == 0 {

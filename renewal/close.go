@@ -3,10 +3,12 @@
 package renewal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
 )
@@ -30,17 +32,15 @@ func (w *Watchdog[L]) Close(ctx context.Context) ([]L, error) {
 		select {
 		case <-w.drained:
 		case <-ctx.Done():
-			if err == nil {
-				err = fmt.Errorf("renewal: Close: a call of Renew has not returned: %w", context.Cause(ctx))
-			}
-			return leases, err
+			return leases, cmp.Or(err, fmt.Errorf("renewal: Close: a call of Renew has not returned: %w", context.Cause(ctx)))
 		}
 	}
-	return append(leases, w.takeUnreleased()...), err
+	more, _ := w.stopSome()
+	return append(leases, more...), err
 }
 
 // StopAll is like Close but does not wait for calls of Renew to return.
-func (w *Watchdog[L]) StopAll(ctx context.Context) ([]L, error) {
+func (w *Watchdog[L]) StopAll(ctx context.Context) (leases []L, err error) {
 	switch {
 	case ctx == nil:
 		return nil, errors.New("renewal: nil context")
@@ -49,13 +49,12 @@ func (w *Watchdog[L]) StopAll(ctx context.Context) ([]L, error) {
 	}
 	w.beginClose()
 	w.cancel()
-	leases := w.takeUnreleased()
 	for {
 		ended, left := w.stopSome()
 		leases = append(leases, ended...)
 		switch {
 		case left == 0:
-			return append(leases, w.takeUnreleased()...), nil
+			return leases, nil
 		case ctx.Err() != nil:
 			w.stopRest()
 			return leases, fmt.Errorf("renewal: Close: %d leases not stopped yet: %w", left, context.Cause(ctx))
@@ -77,19 +76,15 @@ func (w *Watchdog[L]) beginClose() {
 	}
 }
 
-// stopSome ends entries, at most maxPerHold. It returns their leases and the number of
-// entries that are left.
+// stopSome ends entries, at most maxPerHold. It returns their leases, with those that no call has
+// returned yet, and the number of entries that are left.
 func (w *Watchdog[L]) stopSome() (leases []L, left int) {
 	w.mu.Lock()
 	defer w.unlock()
-	m := &w.monitor
-	now := w.clock.now()
-	leases = make([]L, 0, min(w.held, maxPerHold))
+	leases, w.unreleased = slices.Grow(w.unreleased, min(w.held, maxPerHold)), nil
+	m, now := &w.monitor, w.clock.now()
 	for range maxPerHold {
-		b := m.unvisited.first()
-		if b == nil {
-			b = m.expiries.first()
-		}
+		b := cmp.Or(m.unvisited.first(), m.expiries.first())
 		if b == nil {
 			break
 		}
@@ -101,43 +96,26 @@ func (w *Watchdog[L]) stopSome() (leases []L, left int) {
 	return leases, w.held
 }
 
-// stopRest ends the remaining entries in the background.
+// stopRest ends the remaining entries in the background. A later call of Close returns their leases.
 func (w *Watchdog[L]) stopRest() {
 	w.mu.Lock()
 	defer w.unlock()
-	if w.stoppingRest {
-		return
-	}
-	w.stoppingRest = true
+	w.stopping++
 	go func() {
-		var leases []L
-		for left := 1; left > 0; w.letOthersRun() {
-			var ended []L
-			ended, left = w.stopSome()
-			leases = append(leases, ended...)
-		}
+		leases, _ := w.StopAll(context.Background())
 		w.mu.Lock()
 		defer w.unlock()
 		w.unreleased = append(leases, w.unreleased...)
-		w.stoppingRest = false
+		w.stopping--
 		w.signalDrained()
 	}()
-}
-
-// takeUnreleased returns the leases that no call of Close has returned yet.
-func (w *Watchdog[L]) takeUnreleased() []L {
-	w.mu.Lock()
-	defer w.unlock()
-	leases := w.unreleased
-	w.unreleased = nil
-	return leases
 }
 
 // signalDrained ends the wait of Close if the watchdog is closed and nothing is running.
 // The caller holds mu.
 func (w *Watchdog[L]) signalDrained() {
 	m := &w.monitor
-	if !w.closed || w.held > 0 || w.stoppingRest || w.workers > 0 || m.pending > 0 || m.running {
+	if !w.closed || w.held > 0 || w.stopping > 0 || w.workers > 0 || m.pending > 0 || m.running {
 		return
 	}
 	select {
@@ -156,7 +134,7 @@ func (w *Watchdog[L]) keepUnreleased(e *Entry[L]) {
 	}
 	w.engineLogged = true
 	engine := fmt.Sprintf("%T", w.engine)
-	w.records.call(func() {
+	w.records.add(func() {
 		logging.Condition(w.log, "renewal: timer engine was closed before the watchdog: leases are no longer renewed",
 			slog.String("engine", engine))
 	})

@@ -21,7 +21,7 @@ func TestCloseReturnsTheHeldLeases(t *testing.T) {
 			entries = append(entries, register(t, watchdog, fmt.Sprint(i)))
 		}
 		done := entries[5].Done()
-		entries[0].Stop()
+		entries[0].Stop(nil)
 		advance(time.Minute)
 		renewals := len(s.seen())
 		leases, err := watchdog.Close(context.Background())
@@ -31,7 +31,7 @@ func TestCloseReturnsTheHeldLeases(t *testing.T) {
 		for _, entry := range entries[1:] {
 			require.ErrorIs(t, entry.Err(), renewal.ErrClosed)
 			assert.False(t, entry.Valid())
-			assert.False(t, entry.Stop())
+			assert.False(t, entry.Stop(nil))
 		}
 		_, err = watchdog.Register("late", renewal.Grant{TTL: ttl, Sent: time.Now()})
 		require.ErrorIs(t, err, renewal.ErrClosed)

@@ -22,13 +22,13 @@
 //	select {
 //	case <-entry.Done(): // lost: entry.Err() tells why
 //	case <-work:
-//		entry.Stop()
+//		entry.Stop(nil)
 //	}
 //
 // # Deadlines
 //
 // The end of trust is the deadline of a lease. The store cannot have begun to count before the
-// request was sent, and the clocks may differ in rate by 1 %. [Options.Margin] is the time to stop
+// request was sent, and the clocks may differ in rate by 1 %. [Policy.Margin] is the time to stop
 // the work. A lease of 30 s with the default options:
 //
 //	0 s      10 s      20 s                    29.4 s     29.55 s    29.7 s   30 s
@@ -50,7 +50,7 @@
 //
 // Each lease has one timer and no goroutine. The timer is set to the next renewal, and to
 // the deadline from the moment the renewal is due. Goroutines exist only while batches
-// are under way, at most [Options.InFlight] per lane. A renewal allocates nothing per
+// are under way, at most four per lane. A renewal allocates nothing per
 // lease.
 //
 // # Misuse and Close

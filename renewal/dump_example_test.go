@@ -33,8 +33,8 @@ func ExampleHooks() {
 	store := &store{answer: func(context.Context, string) (renewal.Outcome, error) {
 		return renewal.Unknown, errors.New("the disk is full")
 	}}
-	watchdog, err := renewal.New(engine, store, &renewal.Options{Failures: 1, Hooks: &renewal.Hooks{
-		Dump: func(i renewal.LostInfo) {
+	watchdog, err := renewal.New(engine, store, &renewal.Options{Policy: renewal.Policy{Failures: 1}, Hooks: &renewal.Hooks{
+		Lost: func(i renewal.LostInfo) {
 			fmt.Printf("lost %v: %v, %v\n", i.Lease, i.Err.Reason, i.Err.Cause())
 			fmt.Println("seen:", i.Err.Seen() != "")
 			_, err := recorder.WriteTo(&dump)

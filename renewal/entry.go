@@ -431,27 +431,17 @@ func (e *Entry[L]) Lease() L {
 	return e.lease
 }
 
-// Stop ends the renewals. It returns true if the lease was held until now, and false if
-// the entry had ended before. Stop does not wait for a renewal that is under way. No
-// later batch contains the lease, and a late answer of the store has no effect.
-func (e *Entry[L]) Stop() bool {
-	e.w.mu.Lock()
-	defer e.w.unlock()
-	return e.stop(ErrStopped, e.w.clock.now())
-}
-
-// StopWith is Stop with a reason, which Err then returns. It is no loss: no hook is called. StopWith returns the
-// lease, and nil if that was held until now, otherwise why it had ended. It panics if reason is nil.
-func (e *Entry[L]) StopWith(reason error) (L, error) {
-	if reason == nil {
-		panic("renewal: StopWith without a reason")
+// Stop ends the renewals. Err then returns the cause, or ErrStopped if that is nil. Stop returns
+// true if the lease was held until now, and false if the entry had ended before. It does not wait
+// for a renewal that is under way. No later batch contains the lease, and a late answer of the
+// store has no effect.
+func (e *Entry[L]) Stop(cause error) (held bool) {
+	if cause == nil {
+		cause = ErrStopped
 	}
 	e.w.mu.Lock()
 	defer e.w.unlock()
-	if e.stop(reason, e.w.clock.now()) {
-		return e.lease, nil
-	}
-	return e.lease, e.end.err
+	return e.stop(cause, e.w.clock.now())
 }
 
 // Update tells the watchdog that a request of the caller has renewed the lease, for the TTL of the grant; a TTL
@@ -536,7 +526,7 @@ func (e *Entry[L]) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held, and then why it is not: a *LostError,
-// ErrStopped or ErrClosed. It reads the clocks: past the deadline the entry ends,
+// the cause of Stop, or ErrClosed. It reads the clocks: past the deadline the entry ends,
 // even if no timer has run. Once Err returns an error, it always returns the same one.
 func (e *Entry[L]) Err() error {
 	e.w.mu.Lock()

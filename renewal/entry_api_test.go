@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -23,9 +24,9 @@ func TestStop(t *testing.T) {
 		entry := register(t, watchdog, "a")
 		advance(time.Minute)
 		done, renewals := entry.Done(), s.count("a")
-		assert.True(t, entry.Stop())
+		assert.True(t, entry.Stop(nil))
 		assert.True(t, closed(done))
-		assert.False(t, entry.Stop(), "once")
+		assert.False(t, entry.Stop(nil), "once")
 		assert.False(t, entry.Valid())
 		require.ErrorIs(t, entry.Err(), renewal.ErrStopped)
 		require.NotErrorIs(t, entry.Err(), renewal.ErrLost)
@@ -36,19 +37,16 @@ func TestStop(t *testing.T) {
 	})
 }
 
-func TestStopWith(t *testing.T) {
+func TestStopWithACause(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
 		watchdog := newWatchdog(t, e, s, nil)
 		entry := register(t, watchdog, "a")
-		assert.Panics(t, func() { entry.StopWith(nil) })
-		reason := errors.New("handed over")
-		lease, err := entry.StopWith(reason)
-		require.NoError(t, err)
-		assert.Equal(t, entry.Lease(), lease)
-		_, err = entry.StopWith(io.EOF)
-		require.Equal(t, reason, err, "once")
-		require.Equal(t, reason, entry.Err())
+		cause := errors.New("handed over")
+		assert.True(t, entry.Stop(cause))
+		assert.False(t, entry.Stop(io.EOF), "once")
+		require.Equal(t, cause, entry.Err())
+		assert.Equal(t, "a", entry.Lease())
 		assert.Zero(t, watchdog.Stats().Lost())
 		advance(time.Hour)
 		assert.Zero(t, s.count("a"))
@@ -64,7 +62,7 @@ func TestStopWhileDue(t *testing.T) {
 			<-release
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 1, InFlight: 1, Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 1, InFlight: 1, Align: period / 2})})
 		var entries []*renewal.Entry[string]
 		for i := range 10 {
 			entries = append(entries, register(t, watchdog, fmt.Sprint(i)))
@@ -75,7 +73,7 @@ func TestStopWhileDue(t *testing.T) {
 		first := s.seen()[0].batch[0]
 		for i, entry := range entries {
 			if i%2 == 0 || fmt.Sprint(i) == first {
-				assert.True(t, entry.Stop())
+				assert.True(t, entry.Stop(nil))
 			}
 		}
 		close(release)
@@ -124,8 +122,8 @@ func TestDoneReturnsOneChannel(t *testing.T) {
 		done := entry.Done()
 		assert.Equal(t, done, entry.Done())
 		assert.False(t, closed(done))
-		entry.Stop()
-		other.Stop()
+		entry.Stop(nil)
+		other.Stop(nil)
 		assert.True(t, closed(done))
 		assert.True(t, closed(entry.Done()))
 		assert.True(t, closed(other.Done()), "even if the first call follows the end")

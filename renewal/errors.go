@@ -13,7 +13,7 @@ var (
 	// ErrLost matches every [LostError].
 	ErrLost = errors.New("renewal: lease lost")
 
-	// ErrStopped is the error of an entry that Stop or Replace has ended.
+	// ErrStopped is the error of an entry that Stop, without a cause, or Replace has ended.
 	ErrStopped = errors.New("renewal: entry is stopped")
 
 	// ErrClosed is the error of an entry whose watchdog or timer engine was closed, and

@@ -3,9 +3,7 @@ package renewal_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +30,7 @@ func lateStats(t *testing.T) (stats renewal.Stats) {
 			time.Sleep(3 * time.Second)
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{InFlight: 1, MaxBatch: 1, Align: period / 2})})
 		register(t, watchdog, "a")
 		register(t, watchdog, "b")
 		for stats = watchdog.Stats(); stats.Renewed < 2; stats = watchdog.Stats() {
@@ -78,16 +76,6 @@ func TestBuckets(t *testing.T) {
 	none := late.Since(late)
 	assert.Zero(t, none.Count())
 	assert.Zero(t, none.Sum())
-}
-
-func TestStatsArePrintedOnOneLine(t *testing.T) {
-	stats := lateStats(t)
-	assert.Regexp(t, `^2 held, 0 due, 0 calls in flight, 2 renewed in 2 batches, 0 unknown, 0 lost, late: count 2, mean 1\.5\S*s, p50 \S+, p99 3\.\S+s, max 3\.\S+s$`, fmt.Sprint(stats))
-	assert.Equal(t, fmt.Sprint(stats), fmt.Sprintf("%+v", stats))
-	assert.Equal(t, "none", renewal.Histogram{}.String())
-	var log strings.Builder
-	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "stats", stats)
-	assert.Regexp(t, `stats\.held=2 .*stats\.renewed=2 .*stats\.late\.count=2 .*stats\.late\.max=3\.`, log.String())
 }
 
 // A monitoring system with fixed bounds, such as Prometheus, gets cumulative counts.

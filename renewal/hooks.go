@@ -1,4 +1,4 @@
-// The hooks, and the goroutine that calls them.
+// The hooks, and the goroutines that call them and the logger.
 
 package renewal
 
@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/leasewheel/leasewheel/internal/logging"
 )
 
 // Hooks are functions that a watchdog calls. Each may be nil. The watchdog calls them one
@@ -24,11 +22,6 @@ type Hooks struct {
 	// Lost is called once for each lost lease. These calls are never dropped. A lease that
 	// has reached its Grant.Until has the reason ReasonLimitReached, which is no failure.
 	Lost func(LostInfo)
-
-	// Dump is called for the first loss by a failure, and then at most once a minute, before
-	// Lost. It is the place to keep what only the process knows, such as a
-	// runtime/trace.FlightRecorder, of which a process can have only one.
-	Dump func(LostInfo)
 }
 
 // BatchInfo describes one call of Renew.
@@ -50,170 +43,94 @@ type LostInfo struct {
 	Err   *LostError
 }
 
-const (
-	maxReports = 1024 // queued calls of BatchDone
-	minChunk   = 4    // reports in the first chunk of a queue
-	maxChunk   = 1024 // reports in a chunk
-)
+// maxReports is the most calls of BatchDone that are queued.
+const maxReports = 1024
 
-// reporter calls hooks, or the logger, in order, on a goroutine that ends when nothing is
-// left to report.
-type reporter[L any] struct {
-	hooks *Hooks
-	log   *slog.Logger // may be nil
-
-	chunk []report[L] // the rest of the chunk that run has taken; owned by its goroutine
-
-	mu      sync.Mutex    // guards all fields below
-	queue   [][]report[L] // in chunks, so that a long queue is never copied
-	batches int           // calls of BatchDone in queue and chunk
-	running bool          // the goroutine of run exists
-	dumped  time.Time     // when Dump was called last; owned by the goroutine of run
-	dropped uint64
-}
-
-// report is a loss, a call of BatchDone, or another call.
-type report[L any] struct {
-	lost *Entry[L]
-	err  *LostError
-	call func()
-	kind reportKind
-}
-
-type reportKind uint8
-
-const (
-	reportLost reportKind = iota
-	reportBatch
-	reportCall
-)
-
-// lost queues the report of a loss, which is never dropped.
-func (r *reporter[L]) lost(e *Entry[L], err *LostError) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(report[L]{lost: e, err: err})
-}
-
-// call queues a call, which is never dropped.
-func (r *reporter[L]) call(call func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(report[L]{call: call, kind: reportCall})
-}
-
-// batch queues a call of BatchDone, or drops it if too many are queued.
-func (r *reporter[L]) batch(call func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.batches >= maxReports {
-		r.dropped++
-		return
+// reportLoss counts, logs and reports a loss. The caller holds mu.
+func (w *Watchdog[L]) reportLoss(e *Entry[L], err *LostError) {
+	w.losses[err.Reason]++
+	w.records.add(func() { logLoss(w.log, e.lease, err) })
+	if hook := w.opts.Hooks.Lost; hook != nil {
+		w.reports.add(func() { hook(LostInfo{Lease: e.lease, Err: err}) })
 	}
-	r.batches++
-	r.add(report[L]{call: call, kind: reportBatch})
+	if told := w.opts.tuning.Lost; told != nil {
+		w.reports.add(func() { told(e.lease, err) })
+	}
 }
 
-// add queues a report and starts the goroutine if there is none. The caller holds mu.
-func (r *reporter[L]) add(next report[L]) {
-	last := len(r.queue) - 1
-	if last < 0 || len(r.queue[last]) == cap(r.queue[last]) {
-		size := minChunk
-		if last >= 0 {
-			size = min(2*cap(r.queue[last]), maxChunk)
-		}
-		r.queue = append(r.queue, make([]report[L], 0, size))
-		last++
+// reportBatch reports a call of Renew, or drops the report if too many are queued. The caller holds mu.
+func (w *Watchdog[L]) reportBatch(info BatchInfo) {
+	hook := w.opts.Hooks.BatchDone
+	switch {
+	case hook == nil:
+	case w.queuedBatches.Load() >= maxReports:
+		w.stats.DroppedHooks++
+	default:
+		w.queuedBatches.Add(1)
+		w.reports.add(func() {
+			w.queuedBatches.Add(-1)
+			hook(info)
+		})
 	}
-	r.queue[last] = append(r.queue[last], next)
-	if !r.running {
-		r.running = true
-		go r.run()
+}
+
+// callQueue is a queue of calls. They are made in order, on a goroutine that ends when none is left.
+type callQueue struct {
+	mu          sync.Mutex // guards all below
+	first, last *queuedCall
+	running     bool // the goroutine of run exists
+}
+
+type queuedCall struct {
+	f    func()
+	next *queuedCall
+}
+
+// add queues a call and starts the goroutine if there is none.
+func (q *callQueue) add(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := &queuedCall{f: f}
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.next = c
+	}
+	q.last = c
+	if !q.running {
+		q.running = true
+		go q.run()
 	}
 }
 
 // run makes the queued calls. If a hook calls runtime.Goexit, as FailNow of a test does, a
 // new goroutine continues.
-func (r *reporter[L]) run() {
+func (q *callQueue) run() {
 	finished := false
 	defer func() {
 		if !finished {
-			go r.run()
+			go q.run()
 		}
 	}()
-	for r.next() {
-		for len(r.chunk) > 0 {
-			first := r.chunk[0]
-			r.chunk[0] = report[L]{} // for the garbage collector
-			r.chunk = r.chunk[1:]
-			r.report(first)
-		}
+	for f := q.next(); f != nil; f = q.next() {
+		f()
 	}
 	finished = true
 }
 
-// next takes a chunk from the queue if the current one is used up. It returns false if
-// nothing is left; the goroutine then ends.
-func (r *reporter[L]) next() bool {
-	if len(r.chunk) > 0 {
-		return true
+// next removes a call. If none is left it returns nil, and run must return.
+func (q *callQueue) next() func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.first
+	if c == nil {
+		q.running = false
+		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue) == 0 {
-		r.queue, r.chunk = nil, nil // for the garbage collector
-		r.running = false
-		return false
+	if q.first = c.next; q.first == nil {
+		q.last = nil
 	}
-	r.chunk = r.queue[0]
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	return true
-}
-
-func (r *reporter[L]) report(next report[L]) {
-	switch next.kind {
-	case reportLost:
-		if r.log != nil {
-			logLoss(r.log, next.lost.lease, next.err)
-		}
-		r.dump(next)
-		if hook := r.hooks.Lost; hook != nil {
-			hook(LostInfo{Lease: next.lost.lease, Err: next.err})
-		}
-	case reportBatch:
-		r.mu.Lock()
-		r.batches--
-		r.mu.Unlock()
-		next.call()
-	case reportCall:
-		next.call()
-	}
-}
-
-// dump calls Dump for a loss by a failure, at most once per logging.Window.
-func (r *reporter[L]) dump(next report[L]) {
-	hook := r.hooks.Dump
-	if hook == nil || next.err.Reason == ReasonLimitReached || !r.dumped.IsZero() && time.Since(r.dumped) < logging.Window {
-		return
-	}
-	r.dumped = time.Now()
-	hook(LostInfo{Lease: next.lost.lease, Err: next.err})
-}
-
-func (r *reporter[L]) droppedCount() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dropped
-}
-
-// reportLoss counts and reports a loss. The caller holds mu.
-func (w *Watchdog[L]) reportLoss(e *Entry[L], err *LostError) {
-	w.losses[err.Reason]++
-	w.records.lost(e, err)
-	if hooks := w.opts.Hooks; hooks.Lost != nil || hooks.Dump != nil {
-		w.reports.lost(e, err)
-	}
+	return c.f
 }
 
 // logLoss logs a loss. The end that the grant itself has set is no fault, so its level is

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -31,7 +32,7 @@ func TestHooksReportBatchesAndLosses(t *testing.T) {
 		var batches []renewal.BatchInfo
 		var losses []renewal.LostInfo
 		watchdog := newWatchdog(t, e, s, &renewal.Options{
-			Align: period / 2,
+			Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: period / 2}),
 			Hooks: &renewal.Hooks{
 				BatchDone: func(b renewal.BatchInfo) { batches = append(batches, b) },
 				Lost:      func(l renewal.LostInfo) { losses = append(losses, l) },
@@ -126,7 +127,7 @@ func TestARenewThatCallsGoexit(t *testing.T) {
 					return renewal.Renewed, nil
 				}}
 				reports := make(chan renewal.BatchInfo, 100)
-				watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2, Hooks: &renewal.Hooks{
+				watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{InFlight: 1, MaxBatch: 1, Align: period / 2}), Hooks: &renewal.Hooks{
 					BatchDone: func(info renewal.BatchInfo) { reports <- info },
 				}})
 				entries := map[string]*renewal.Entry[string]{"a": register(t, watchdog, "a"), "b": register(t, watchdog, "b")}
@@ -178,7 +179,7 @@ func TestQueuedReportsOfBatchesAreBounded(t *testing.T) {
 		engine := new(manual)
 		gate := make(chan struct{})
 		called := 0
-		watchdog := newWatchdog(t, engine, new(store), &renewal.Options{MaxBatch: 1, InFlight: 1, Hooks: &renewal.Hooks{
+		watchdog := newWatchdog(t, engine, new(store), &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 1, InFlight: 1}), Hooks: &renewal.Hooks{
 			BatchDone: func(renewal.BatchInfo) { <-gate; called++ },
 		}})
 		for i := range 1100 {
@@ -212,7 +213,7 @@ func TestTheLogOfALossHasTheErrorOfTheStore(t *testing.T) {
 		assert.Contains(t, log.String(), errIO.Error())
 
 		log.Reset()
-		hung := newWatchdog(t, e, &store{answer: hang}, &renewal.Options{Failures: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		hung := newWatchdog(t, e, &store{answer: hang}, &renewal.Options{Policy: renewal.Policy{Failures: 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		stepWall(t, 0)
 		entry = register(t, hung, "b")
 		stepWall(t, validity)

@@ -2,7 +2,6 @@ package renewal
 
 import (
 	"context"
-	"log/slog"
 	"runtime"
 	"slices"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -45,7 +45,7 @@ func TestOneWorkerLingers(t *testing.T) {
 		engine, err := wheel.New(nil)
 		require.NoError(t, err)
 		defer engine.Close()
-		watchdog, err := New(engine, Renewer[int](confirming{}), &Options{InFlight: 100, Align: 5 * time.Second})
+		watchdog, err := New(engine, Renewer[int](confirming{}), &Options{Policy: seam.Tuned(Policy{}, seam.Tuning{InFlight: 100, Align: 5 * time.Second})})
 		require.NoError(t, err)
 		for i := range 100 {
 			_, err := watchdog.Register(i, Grant{TTL: 30 * time.Second, Sent: time.Now()})
@@ -82,7 +82,7 @@ func TestMemoryOfABurstIsFreed(t *testing.T) {
 		engine, err := wheel.New(&wheel.Options{Tick: time.Millisecond})
 		require.NoError(t, err)
 		defer engine.Close()
-		watchdog, err := New(engine, Renewer[int](sleepy{}), &Options{Align: time.Second})
+		watchdog, err := New(engine, Renewer[int](sleepy{}), &Options{Policy: seam.Tuned(Policy{}, seam.Tuning{Align: time.Second})})
 		require.NoError(t, err)
 		const lanes = 2000
 		entries := make([]*Entry[int], lanes)
@@ -102,7 +102,7 @@ func TestMemoryOfABurstIsFreed(t *testing.T) {
 		}
 		assert.Greater(t, most, lanes/2, "many workers at a time")
 		for _, e := range entries {
-			require.True(t, e.Stop())
+			require.True(t, e.Stop(nil))
 		}
 		time.Sleep(2 * compareInterval)
 		synctest.Wait()
@@ -142,20 +142,19 @@ func TestCancelledFunctionsLeaveNothing(t *testing.T) {
 	})
 }
 
-// Losses are reported once and in order, across chunks of all sizes and hooks that call
-// runtime.Goexit.
-func TestManyReports(t *testing.T) {
+// Calls are made once and in order, also after calls that end the goroutine.
+func TestManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []int
-		r := &reporter[int]{log: slog.New(slog.DiscardHandler), hooks: &Hooks{Lost: func(info LostInfo) {
-			got = append(got, info.Lease.(int))
-			if len(got)%100 == 0 {
-				runtime.Goexit()
-			}
-		}}}
+		var q callQueue
 		const n = 5000
 		for i := range n {
-			r.lost(&Entry[int]{lease: i}, new(LostError))
+			q.add(func() {
+				got = append(got, i)
+				if len(got)%100 == 0 {
+					runtime.Goexit()
+				}
+			})
 			if i%7 == 0 {
 				synctest.Wait()
 			}
@@ -163,8 +162,8 @@ func TestManyReports(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, got, n)
 		assert.True(t, slices.IsSorted(got))
-		assert.Nil(t, r.queue)
-		assert.Nil(t, r.chunk)
+		assert.Nil(t, q.first)
+		assert.Nil(t, q.last)
 	})
 }
 

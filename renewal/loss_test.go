@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -53,7 +54,7 @@ func TestAFailedLeaseIsRetriedFirst(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 1, InFlight: 1, Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 1, InFlight: 1, Align: period / 2})})
 		start := time.Now()
 		register(t, watchdog, "a") // renewed after 5 s, in vain; the next try is 10 s later
 		advance(period/2 + time.Second)
@@ -86,7 +87,7 @@ func TestTheSecondFailureInARowIsALoss(t *testing.T) {
 		require.ErrorIs(t, err, errIO, "the error of the store")
 		assert.False(t, entry.Valid())
 		assert.Zero(t, entry.Deadline())
-		assert.False(t, entry.Stop())
+		assert.False(t, entry.Stop(nil))
 		advance(time.Hour)
 		assert.Len(t, s.seen(), 2, "no renewal after the loss")
 		assert.Equal(t, err, entry.Err(), "Err always returns the same error")
@@ -105,7 +106,7 @@ func TestFailures(t *testing.T) {
 			{-1, 3, renewal.ReasonExpired},
 		} {
 			s := &store{answer: failing}
-			watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: tc.failures})
+			watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: tc.failures}})
 			sent := time.Now()
 			entry := register(t, watchdog, "a")
 			<-entry.Done()
@@ -126,7 +127,7 @@ func TestFailures(t *testing.T) {
 func TestLostIsReportedAtOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := &store{answer: func(context.Context, string) (renewal.Outcome, error) { return renewal.Lost, nil }}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		<-entry.Done()
 		require.Len(t, s.seen(), 1)
@@ -144,7 +145,7 @@ func TestAHungStoreDelaysNoNotice(t *testing.T) {
 			<-forever // ctx is not looked at
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 1, InFlight: 1, Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{Failures: -1}, seam.Tuning{MaxBatch: 1, InFlight: 1})})
 		sent := time.Now()
 		var mu sync.Mutex // guards told
 		var told []time.Duration
@@ -196,7 +197,7 @@ func TestAShortLeaseDoesNotShortenTheCall(t *testing.T) {
 			}
 		})
 		// With one call at a time, short and long leases share batches.
-		watchdog := newWatchdog(t, e, slow, &renewal.Options{InFlight: 1, Failures: 1})
+		watchdog := newWatchdog(t, e, slow, &renewal.Options{Policy: seam.Tuned(renewal.Policy{Failures: 1}, seam.Tuning{InFlight: 1})})
 		var long []*renewal.Entry[string]
 		for i := range 100 {
 			long = append(long, register(t, watchdog, fmt.Sprint("long", i)))
@@ -221,7 +222,7 @@ func TestAnExpiredLeaseIsNotSent(t *testing.T) {
 			return renewal.Renewed, nil
 		}}
 		engine := new(manual)
-		watchdog := newWatchdog(t, engine, s, &renewal.Options{MaxBatch: 1, InFlight: 1})
+		watchdog := newWatchdog(t, engine, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 1, InFlight: 1})})
 		entries := []*renewal.Entry[string]{register(t, watchdog, "a"), register(t, watchdog, "b")}
 		time.Sleep(period)
 		engine.run()
@@ -257,7 +258,7 @@ func TestACallEndsAtItsTimeout(t *testing.T) {
 				ended = append(ended, time.Now())
 				return outcome, err
 			}
-			watchdog := newWatchdog(t, e, s, &renewal.Options{Timeout: tc.timeout})
+			watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Timeout: tc.timeout}})
 			sent := time.Now()
 			register(t, watchdog, "a")
 			advance(validity + time.Second)
@@ -293,7 +294,7 @@ func TestAnOutageOfHalfATTLLosesNoLease(t *testing.T) {
 			entry := register(t, watchdog, "a")
 			advance(3 * time.Minute)
 			assert.NoError(t, entry.Err(), "phase %d", phase)
-			entry.Stop()
+			entry.Stop(nil)
 		}
 	})
 }
@@ -357,7 +358,7 @@ func TestALossMatchesNoErrorOfAContext(t *testing.T) {
 // A lease that ends when its grant says so is told apart from a failure, also by Stats.
 func TestTheEndOfTheGrantIsItsOwnReason(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
-		healthy, silent := newWatchdog(t, e, new(store), nil), newWatchdog(t, e, &store{answer: failing}, &renewal.Options{Failures: -1})
+		healthy, silent := newWatchdog(t, e, new(store), nil), newWatchdog(t, e, &store{answer: failing}, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		now := time.Now()
 		reason := func(w *renewal.Watchdog[string], until time.Time) renewal.Reason {
 			entry, err := w.Register("a", renewal.Grant{TTL: ttl, Sent: now, Until: until})

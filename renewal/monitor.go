@@ -188,7 +188,7 @@ func (w *Watchdog[L]) compareClocks(now instant) {
 	case step > m.tolerance || step < -m.tolerance:
 		m.minOffset, m.maxOffset = offset, offset
 		w.beginPass(clockStepPass)
-		w.records.call(func() {
+		w.records.add(func() {
 			w.log.Warn("renewal: wall clock stepped against the monotonic clock", slog.Duration("by", step))
 		})
 	case paused:
@@ -265,7 +265,7 @@ func (w *Watchdog[L]) reportLate(late time.Duration, now instant) {
 	late, overdue := m.late, m.overdue
 	m.late, m.reportedAt = 0, now.mono
 	engine := fmt.Sprintf("%T", w.engine)
-	w.records.call(func() {
+	w.records.add(func() {
 		logging.Condition(w.log, "renewal: timer engine is late: a task blocks it, or the process gets too little CPU time",
 			slog.String("engine", engine), slog.Duration("late", late), slog.Uint64("leasesEndedByWatchdog", overdue))
 	})

@@ -174,7 +174,7 @@ func TestAPauseWhileATimerIsSet(t *testing.T) {
 // Leases that expire in the queue are ended in parts, with mu released in between.
 func TestManyLeasesExpireInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watchdog, _, engine := newCrowd(t, many, hanging{}, &Options{InFlight: 1, Timeout: time.Hour, Align: -1}, nil)
+		watchdog, _, engine := newCrowd(t, many, hanging{}, &Options{Policy: seam.Tuned(Policy{Timeout: time.Hour}, seam.Tuning{InFlight: 1, Align: -1})}, nil)
 		time.Sleep(20 * time.Second) // all are due
 		synctest.Wait()
 		require.GreaterOrEqual(t, watchdog.Stats().Due, many-1000)
@@ -210,7 +210,7 @@ func TestEntriesChangeDuringAPass(t *testing.T) {
 			fresh, err = watchdog.Register(-1, Grant{TTL: 30 * time.Second, Sent: time.Now()})
 			assert.NoError(t, err)
 			for i := 0; i < len(entries); i += 3 {
-				assert.True(t, entries[i].Stop())
+				assert.True(t, entries[i].Stop(nil))
 			}
 			for i := 1; i < len(entries); i += 3 {
 				assert.NoError(t, entries[i].Update(Grant{Sent: time.Now()}, nil))
@@ -295,7 +295,7 @@ func TestEntriesThatCloseHasNotVisited(t *testing.T) {
 		var began atomic.Bool
 		var watchdog *Watchdog[int]
 		var entries []*Entry[int]
-		watchdog, entries, _ = newCrowd(t, 3*maxPerHold, hanging{}, &Options{Failures: 1}, func(watchdog *Watchdog[int]) {
+		watchdog, entries, _ = newCrowd(t, 3*maxPerHold, hanging{}, &Options{Policy: Policy{Failures: 1}}, func(watchdog *Watchdog[int]) {
 			if !began.CompareAndSwap(false, true) {
 				return
 			}
@@ -308,7 +308,7 @@ func TestEntriesThatCloseHasNotVisited(t *testing.T) {
 					continue
 				}
 				if left++; left%2 == 0 {
-					assert.True(t, e.Stop())
+					assert.True(t, e.Stop(nil))
 				} else {
 					_, err := e.Replace(0, 30*time.Second)
 					assert.ErrorIs(t, err, ErrClosed)
@@ -348,7 +348,7 @@ func TestTheMonitorIsIdleWhileTheEngineIsPunctual(t *testing.T) {
 		assert.Zero(t, watchdog.Stats().Overdue)
 		assert.Zero(t, watchdog.monitor.epoch, "no pass over all entries")
 		for _, e := range entries {
-			require.True(t, e.Stop())
+			require.True(t, e.Stop(nil))
 		}
 		time.Sleep(2 * compareInterval)
 		synctest.Wait()

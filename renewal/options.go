@@ -3,11 +3,13 @@
 package renewal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
@@ -68,8 +70,9 @@ type Grant struct {
 	Until time.Time
 }
 
-// Options configures a Watchdog. A nil *Options and zero fields mean the defaults.
-type Options struct {
+// Policy decides when leases are renewed and how long they are trusted. Zero fields mean the
+// defaults.
+type Policy struct {
 	// Fraction is the period of renewals as a fraction of the TTL. A period counts
 	// from the sending of the last confirmed request. Default 1/3, range 1/10,000 to
 	// 1/2. It must leave time for a second attempt, as CheckTTL describes.
@@ -84,19 +87,6 @@ type Options struct {
 	// as lost. Default 2, so that a single failure is tolerated. With 1, the
 	// first failure is a loss. With −1, only the deadline ends the lease.
 	Failures int
-
-	// MaxBatch is the largest number of leases in one call of Renew. Default 1,000,
-	// range 1 to 10,000.
-	MaxBatch int
-
-	// InFlight is the largest number of concurrent calls of Renew per lane. Default
-	// 4, range 1 to 1,000.
-	InFlight int
-
-	// Align rounds the instants of renewals, not deadlines, down to its multiples, so
-	// that many leases are due at once even on an exact engine. Default 1/100 of the
-	// period of each lease, at most 1/2 of it. A negative value turns alignment off.
-	Align time.Duration
 
 	// Timeout bounds one call of Renew. Default: the longest attempt timeout in the
 	// batch. The attempt timeout of a lease is its period, or half of its remaining
@@ -115,6 +105,13 @@ type Options struct {
 	// leases end at the same moment, telling all holders takes half a second,
 	// and the margin must cover that.
 	Margin time.Duration
+
+	tuning *seam.Tuning // nil outside tests
+}
+
+// Options configures a Watchdog. A nil *Options and zero fields mean the defaults.
+type Options struct {
+	Policy
 
 	// Hooks are called after batches and losses. Default: none.
 	Hooks *Hooks
@@ -135,12 +132,15 @@ const (
 	minFraction     = 1.0 / 10_000 // below, workers would do nothing but renew
 	maxFraction     = 1.0 / 2
 	defaultFailures = 2
-	defaultMaxBatch = 1000
-	defaultInFlight = 4
-	maxMaxBatch     = 10_000
-	maxInFlight     = 1_000
 	defaultMargin   = 5 * time.Millisecond
+
+	maxBatch = 1000 // leases in one call of Renew
+	inFlight = 4    // concurrent calls of Renew per lane
 )
+
+func init() {
+	seam.Tune = func(policy any, t seam.Tuning) { policy.(*Policy).tuning = &t }
+}
 
 // withDefaults returns a copy of the options with all defaults that do not depend on a
 // TTL. The error names the field that is out of range.
@@ -155,12 +155,6 @@ func (o *Options) withDefaults(engine schedule.Scheduler) (Options, error) {
 	if opts.Failures == 0 {
 		opts.Failures = defaultFailures
 	}
-	if opts.MaxBatch == 0 {
-		opts.MaxBatch = defaultMaxBatch
-	}
-	if opts.InFlight == 0 {
-		opts.InFlight = defaultInFlight
-	}
 	least := minMargin(engine)
 	if opts.Margin == 0 {
 		opts.Margin = max(defaultMargin, least)
@@ -168,23 +162,25 @@ func (o *Options) withDefaults(engine schedule.Scheduler) (Options, error) {
 	if opts.Hooks == nil {
 		opts.Hooks = new(Hooks)
 	}
+	var t seam.Tuning
+	if opts.tuning != nil {
+		t = *opts.tuning
+	}
+	t.MaxBatch, t.InFlight = cmp.Or(t.MaxBatch, maxBatch), cmp.Or(t.InFlight, inFlight)
+	opts.tuning = &t
 	return opts, opts.check(least)
 }
 
-func (o *Options) check(minMargin time.Duration) error {
+func (p *Policy) check(minMargin time.Duration) error {
 	switch {
-	case !(o.Fraction >= minFraction && o.Fraction <= maxFraction): // NaN too
-		return fmt.Errorf("renewal: Options.Fraction must be %v to %v, got %v", minFraction, maxFraction, o.Fraction)
-	case o.Failures < -1:
-		return fmt.Errorf("renewal: Options.Failures must be positive, or -1 for no limit, got %d", o.Failures)
-	case o.MaxBatch < 1 || o.MaxBatch > maxMaxBatch:
-		return fmt.Errorf("renewal: Options.MaxBatch must be 1 to %d, got %d", maxMaxBatch, o.MaxBatch)
-	case o.InFlight < 1 || o.InFlight > maxInFlight:
-		return fmt.Errorf("renewal: Options.InFlight must be 1 to %d, got %d", maxInFlight, o.InFlight)
-	case o.Timeout < 0:
-		return fmt.Errorf("renewal: Options.Timeout must not be negative, got %v", o.Timeout)
-	case o.Margin < minMargin || o.Margin < 0:
-		return fmt.Errorf("renewal: Options.Margin must be at least %v with this engine, got %v", minMargin, o.Margin)
+	case !(p.Fraction >= minFraction && p.Fraction <= maxFraction): // NaN too
+		return fmt.Errorf("renewal: Options.Fraction must be %v to %v, got %v", minFraction, maxFraction, p.Fraction)
+	case p.Failures < -1:
+		return fmt.Errorf("renewal: Options.Failures must be positive, or -1 for no limit, got %d", p.Failures)
+	case p.Timeout < 0:
+		return fmt.Errorf("renewal: Options.Timeout must not be negative, got %v", p.Timeout)
+	case p.Margin < minMargin || p.Margin < 0:
+		return fmt.Errorf("renewal: Options.Margin must be at least %v with this engine, got %v", minMargin, p.Margin)
 	}
 	return nil
 }

@@ -10,27 +10,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
 func TestInvalidOptions(t *testing.T) {
-	for field, o := range map[string]renewal.Options{
+	for field, p := range map[string]renewal.Policy{
 		"Fraction ":    {Fraction: -1},
 		"Fraction":     {Fraction: 0.51},
 		"Fraction  ":   {Fraction: math.NaN()},
 		"Fraction   ":  {Fraction: 0.000099},
 		"Fraction    ": {Fraction: math.SmallestNonzeroFloat64},
 		"Failures":     {Failures: -2},
-		"MaxBatch":     {MaxBatch: -1},
-		"MaxBatch ":    {MaxBatch: 10_001},
-		"InFlight":     {InFlight: -1},
-		"InFlight ":    {InFlight: 1001},
 		"Timeout":      {Timeout: -1},
 		"Margin":       {Margin: -1},
 	} {
-		_, err := renewal.New(silent{}, new(store), &o)
+		_, err := renewal.New(silent{}, new(store), &renewal.Options{Policy: p})
 		require.ErrorContains(t, err, "renewal: Options."+strings.TrimSpace(field))
 	}
 	for _, engine := range []schedule.Scheduler{nil, (*wheel.Wheel)(nil)} {
@@ -91,14 +88,14 @@ func TestInvalidGrants(t *testing.T) {
 func TestATTLWithoutTimeForASecondAttemptIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		grant := renewal.Grant{TTL: ttl, Sent: time.Now()}
-		_, err := newWatchdog(t, silent{}, new(store), &renewal.Options{Fraction: 0.5}).Register("a", grant)
+		_, err := newWatchdog(t, silent{}, new(store), &renewal.Options{Policy: renewal.Policy{Fraction: 0.5}}).Register("a", grant)
 		require.ErrorContains(t, err, "too short")
-		_, err = newWatchdog(t, silent{}, new(store), &renewal.Options{Fraction: 0.5, Failures: 1}).Register("a", grant)
+		_, err = newWatchdog(t, silent{}, new(store), &renewal.Options{Policy: renewal.Policy{Fraction: 0.5, Failures: 1}}).Register("a", grant)
 		require.NoError(t, err)
-		_, err = newWatchdog(t, silent{}, new(store), &renewal.Options{Fraction: 0.45}).Register("a", grant)
+		_, err = newWatchdog(t, silent{}, new(store), &renewal.Options{Policy: renewal.Policy{Fraction: 0.45}}).Register("a", grant)
 		require.NoError(t, err)
 
-		watchdog := newWatchdog(t, silent{}, new(store), &renewal.Options{Fraction: 0.5})
+		watchdog := newWatchdog(t, silent{}, new(store), &renewal.Options{Policy: renewal.Policy{Fraction: 0.5}})
 		grant.Until = grant.Sent.Add(validity + 1)
 		_, err = watchdog.Register("a", grant)
 		require.ErrorContains(t, err, "too short", "the lease outlasts its validity by a nanosecond, so it needs a renewal")
@@ -113,20 +110,20 @@ func TestTheMarginCoversTheTick(t *testing.T) {
 	coarse, err := wheel.New(&wheel.Options{Tick: time.Second})
 	require.NoError(t, err)
 	defer coarse.Close()
-	_, err = renewal.New(coarse, new(store), &renewal.Options{Margin: time.Second})
+	_, err = renewal.New(coarse, new(store), &renewal.Options{Policy: renewal.Policy{Margin: time.Second}})
 	require.ErrorContains(t, err, "Options.Margin must be at least 2.002s")
 	watchdog := newWatchdog(t, coarse, new(store), nil)
 	assert.Equal(t, ttl-ttl/100-2002*time.Millisecond, watchdog.Validity(ttl))
 	_, err = watchdog.Register("a", renewal.Grant{TTL: 3 * time.Second, Sent: time.Now()})
 	require.EqualError(t, err, "renewal: Grant.TTL: TTL of 3s is too short: with a margin of 2.002s (the engine's tick is 1s) it is valid for 968ms, but renewals need 2s plus the margin")
-	watchdog = newWatchdog(t, coarse, new(store), &renewal.Options{Margin: 10 * time.Second})
+	watchdog = newWatchdog(t, coarse, new(store), &renewal.Options{Policy: renewal.Policy{Margin: 10 * time.Second}})
 	require.EqualError(t, watchdog.CheckTTL(ttl), "TTL of 30s is too short: with a margin of 10s it is valid for 19.7s, but renewals need 20s plus the margin")
 }
 
 func TestACoarseGridDoesNotMakeRenewalsDueAtOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: time.Hour})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: time.Hour})})
 		register(t, watchdog, "a")
 		advance(time.Minute)
 		assert.LessOrEqual(t, len(s.seen()), 12)
@@ -143,7 +140,7 @@ func TestAFullEngineRefusesARegistration(t *testing.T) {
 	_, err = watchdog.Register("c", renewal.Grant{TTL: ttl, Sent: time.Now()})
 	require.ErrorIs(t, err, schedule.ErrFull)
 	assert.Equal(t, 2, watchdog.Stats().Held)
-	second.Stop()
+	second.Stop(nil)
 	register(t, watchdog, "c")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -93,7 +94,7 @@ func TestAnOldGrant(t *testing.T) {
 			assert.Equal(t, start.Add(left), entry.Deadline())
 			if lease == "stopped" {
 				time.Sleep(time.Second)
-				require.True(t, entry.Stop())
+				require.True(t, entry.Stop(nil))
 			}
 		}
 		advance(time.Hour)
@@ -172,7 +173,7 @@ func TestBatchesContainAllDueLeases(t *testing.T) {
 			time.Sleep(time.Second / 50)
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 50, InFlight: 2, Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 50, InFlight: 2, Align: period / 2})})
 		for i := range 400 { // aligned to half a period: all due at one instant
 			register(t, watchdog, fmt.Sprint(i))
 		}
@@ -203,7 +204,7 @@ func TestOutcomesApplyToTheirLeases(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: period / 2})})
 		entries := map[string]*renewal.Entry[string]{}
 		kinds := []string{"ok", "lost", "unknown"}
 		for i, k := range rand.Perm(300) {
@@ -303,7 +304,7 @@ func TestValidAndErrNeedNoTimer(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.False(t, a.Valid())
 		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, a.Err()))
-		assert.False(t, b.Stop(), "the lease is past its deadline")
+		assert.False(t, b.Stop(nil), "the lease is past its deadline")
 		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, b.Err()))
 		assert.False(t, closed(done), "no timer has fired")
 		assert.True(t, closed(c.Done()), "Done ends an entry past its deadline")

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestRenewedMovesTheDeadlineAndTheNextRenewal(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: -1})})
 		entry := register(t, watchdog, "a")
 		advance(period / 4)
 		require.Zero(t, s.count("a"))
@@ -97,7 +98,7 @@ func TestRenewedDuringARenewal(t *testing.T) {
 			<-forever
 			return renewal.Unknown, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		advance(period)
 		require.Equal(t, 1, s.count("a"))
@@ -137,7 +138,7 @@ func TestRenewedDoesNotReviveAnEntry(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		watchdog := newWatchdog(t, e, new(store), nil)
 		stopped := register(t, watchdog, "a")
-		stopped.Stop()
+		stopped.Stop(nil)
 		require.Error(t, stopped.Update(renewal.Grant{Sent: time.Now()}, nil))
 		assert.False(t, stopped.Valid())
 		assert.Zero(t, stopped.Deadline())

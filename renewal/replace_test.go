@@ -28,7 +28,7 @@ func TestReplace(t *testing.T) {
 		<-done
 		assert.False(t, first.Valid())
 		require.ErrorIs(t, first.Err(), renewal.ErrStopped)
-		assert.False(t, first.Stop())
+		assert.False(t, first.Stop(nil))
 		assert.True(t, second.Valid())
 		assert.Equal(t, "second", second.Lease())
 		assert.Equal(t, deadline, second.Deadline())
@@ -71,7 +71,7 @@ func TestReplaceOfAnEndedEntry(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		watchdog := newWatchdog(t, e, &store{answer: hang}, nil)
 		stopped, lost := register(t, watchdog, "stopped"), register(t, watchdog, "lost")
-		stopped.Stop()
+		stopped.Stop(nil)
 		_, err := stopped.Replace("next", ttl)
 		require.ErrorIs(t, err, renewal.ErrStopped)
 		time.Sleep(validity) // no timer has run yet when Pass looks at the clock
@@ -106,7 +106,7 @@ func TestReplaceOnAFullEngine(t *testing.T) {
 		_, err = first.Replace("second", ttl)
 		require.ErrorIs(t, err, schedule.ErrFull)
 		assert.True(t, first.Valid())
-		assert.True(t, first.Stop())
+		assert.True(t, first.Stop(nil))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -129,7 +130,7 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				s := &server{rng: rand.New(rand.NewPCG(seed, 2)), until: map[string]time.Time{}, calm: seed%5 == 0}
 				t.Cleanup(s.late.Wait)
-				watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 1 + rng.IntN(8), InFlight: 1 + rng.IntN(3), Failures: []int{1, 2, -1}[rng.IntN(3)]})
+				watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{Failures: []int{1, 2, -1}[rng.IntN(3)]}, seam.Tuning{MaxBatch: 1 + rng.IntN(8), InFlight: 1 + rng.IntN(3)})})
 				entries := map[string]*renewal.Entry[string]{}
 				dead := map[string]bool{}
 				deadlines := map[string]time.Time{}
@@ -162,7 +163,7 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 					}
 					lease := fmt.Sprint(rng.IntN(40))
 					switch n := rng.IntN(40); {
-					case n == 0 && entries[lease].Stop():
+					case n == 0 && entries[lease].Stop(nil):
 						stopped++
 					case n < 4:
 						current := entries[lease].Lease()

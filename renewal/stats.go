@@ -3,8 +3,6 @@
 package renewal
 
 import (
-	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
@@ -35,33 +33,6 @@ type Stats struct {
 // Histogram is the histogram of Stats.Late.
 type Histogram = schedule.Histogram
 
-// String returns the most important figures on one line.
-func (s Stats) String() string {
-	return fmt.Sprintf("%d held, %d due, %d calls in flight, %d renewed in %d batches, %d unknown, %d lost, late: %v",
-		s.Held, s.Due, s.InFlight, s.Renewed, s.Batches, s.Unknown, s.Lost(), s.Late)
-}
-
-// LogValue returns all figures as a group.
-func (s Stats) LogValue() slog.Value {
-	return slog.GroupValue(
-		slog.Int("held", s.Held),
-		slog.Int("due", s.Due),
-		slog.Int("inFlight", s.InFlight),
-		slog.Uint64("batches", s.Batches),
-		slog.Uint64("renewed", s.Renewed),
-		slog.Uint64("unknown", s.Unknown),
-		slog.Uint64("notOwned", s.NotOwned),
-		slog.Uint64("failed", s.Failed),
-		slog.Uint64("expired", s.Expired),
-		slog.Uint64("limitReached", s.LimitReached),
-		slog.Uint64("overdue", s.Overdue),
-		slog.Uint64("droppedHooks", s.DroppedHooks),
-		slog.Uint64("droppedLogs", s.DroppedLogs),
-		slog.Duration("oldest", s.Oldest),
-		slog.Any("late", s.Late),
-	)
-}
-
 // Lost returns the number of leases that were lost by a failure, so an alert may watch it. It
 // does not count LimitReached.
 func (s Stats) Lost() uint64 { return s.NotOwned + s.Failed + s.Expired }
@@ -83,6 +54,6 @@ func (w *Watchdog[L]) Stats() Stats {
 	s.Overdue = w.monitor.overdue
 	w.mu.Unlock()
 	s.NotOwned, s.Failed, s.Expired, s.LimitReached = losses[ReasonNotOwned], losses[ReasonFailed], losses[ReasonExpired], losses[ReasonLimitReached]
-	s.DroppedHooks, s.DroppedLogs = w.reports.droppedCount(), logging.Dropped(w.log)
+	s.DroppedLogs = logging.Dropped(w.log)
 	return s
 }

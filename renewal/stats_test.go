@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestTheOldestThatWaits(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := &store{answer: hang}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{InFlight: 1, MaxBatch: 1, Align: period / 2})})
 		register(t, watchdog, "a")
 		register(t, watchdog, "b")
 		for watchdog.Stats().Due != 1 || watchdog.Stats().InFlight != 1 {
@@ -36,7 +37,7 @@ func TestHowLateABatchIs(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 1, MaxBatch: 1, Align: period / 2, Hooks: &renewal.Hooks{
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{InFlight: 1, MaxBatch: 1, Align: period / 2}), Hooks: &renewal.Hooks{
 			BatchDone: func(b renewal.BatchInfo) { late = append(late, b.Late) },
 		}})
 		for _, lease := range []string{"a", "b", "c"} { // which the grid brings together

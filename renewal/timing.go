@@ -93,8 +93,8 @@ func (w *Watchdog[L]) timingFor(ttl time.Duration, end instant) *timing {
 
 // margin returns the time from the deadline of a lease to its earliest end on the
 // store: Options.Margin, but at least 1/100 of the TTL.
-func (o *Options) margin(ttl time.Duration) time.Duration {
-	return max(ttl/driftDivisor, o.Margin)
+func (p *Policy) margin(ttl time.Duration) time.Duration {
+	return max(ttl/driftDivisor, p.Margin)
 }
 
 // minMargin returns the least Options.Margin for an engine. Timers of an engine with a
@@ -114,13 +114,13 @@ func minMargin(engine schedule.Scheduler) time.Duration {
 // validity returns how long a lease is trusted after its confirmed request was sent.
 // This is the validity time of the Redlock algorithm, TTL − elapsed − drift, counted
 // from the sending, and less a margin in which the holder is told of a loss.
-func (o *Options) validity(ttl time.Duration) time.Duration {
-	return ttl - ttl/driftDivisor - o.margin(ttl)
+func (p *Policy) validity(ttl time.Duration) time.Duration {
+	return ttl - ttl/driftDivisor - p.margin(ttl)
 }
 
 // period returns the time between two renewals of a lease.
-func (o *Options) period(ttl time.Duration) time.Duration {
-	return time.Duration(float64(ttl) * o.Fraction)
+func (p *Policy) period(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl) * p.Fraction)
 }
 
 // Validity returns how long a grant of the given TTL is trusted, counted from
@@ -181,9 +181,9 @@ func firstPhase() float64 {
 // renewalAt returns the instant at which a renewal becomes due so that it is sent at most
 // one period after sent. It is earlier by a fraction of the period, by the time that a
 // worker lingers, and by the rounding to the grid.
-func (o *Options) renewalAt(sent int64, period time.Duration, earlier float64) int64 {
+func (p *Policy) renewalAt(sent int64, period time.Duration, earlier float64) int64 {
 	at := sent + int64(period) - int64(lingerFor(period)) - int64(earlier*float64(period))
-	grid := int64(o.Align)
+	grid := int64(p.tuning.Align)
 	if grid == 0 {
 		grid = int64(period) / defaultAlignDivisor
 	}

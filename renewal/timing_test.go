@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestFirstRenewalsAreSpread(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, s, &renewal.Options{MaxBatch: 10_000})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 10_000})})
 		start := time.Now()
 		for i := range 1000 {
 			register(t, watchdog, fmt.Sprint(i))
@@ -76,7 +77,7 @@ func TestNoRenewalIsLaterThanAPeriod(t *testing.T) {
 			limit    time.Duration
 		}{{1.0 / 3, period}, {0.0001, time.Millisecond}} {
 			s := new(store)
-			watchdog := newWatchdog(t, e, s, &renewal.Options{Align: -1, Fraction: c.fraction})
+			watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{Fraction: c.fraction}, seam.Tuning{Align: -1})})
 			registerFor(t, watchdog, "a", time.Duration(float64(c.limit)/c.fraction))
 			advance(100 * c.limit)
 			calls := s.seen()
@@ -94,7 +95,7 @@ func TestNoRenewalIsLaterThanAPeriod(t *testing.T) {
 func TestLeasesDueTogetherShareABatch(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: period / 2})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: period / 2})})
 		for i := range 900 {
 			register(t, watchdog, fmt.Sprint(i))
 		}

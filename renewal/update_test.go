@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -29,7 +30,7 @@ func update(t *testing.T, e *renewal.Entry[string], name string, ttl time.Durati
 func TestUpdateToALongerTTL(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, slack time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Align: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: -1})})
 		entry := register(t, watchdog, "a")
 		advance(period / 4)
 		sent := time.Now()
@@ -55,7 +56,7 @@ func TestUpdateToAShorterTTL(t *testing.T) {
 			}
 			return renewal.Unknown, errIO
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1, Align: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{Failures: -1}, seam.Tuning{Align: -1})})
 		entry := register(t, watchdog, "a")
 		advance(period / 4)
 		before, sent := entry.Deadline(), time.Now()
@@ -82,7 +83,7 @@ func TestUpdateToAShorterTTLShortensLaterRenewals(t *testing.T) {
 			last = time.Now()
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		update(t, entry, "short", shortTTL)
 		<-entry.Done()
@@ -102,7 +103,7 @@ func TestUpdateDuringARenewal(t *testing.T) {
 			<-answer
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		entry := register(t, watchdog, "a")
 		sent := time.Now()
 		for len(s.seen()) == 0 {
@@ -162,7 +163,7 @@ func TestUpdateRefusesBadGrants(t *testing.T) {
 			require.ErrorContains(t, entry.Update(g, func(string) string { panic("changed") }), text)
 		}
 		assert.Equal(t, deadline, entry.Deadline())
-		entry.Stop()
+		entry.Stop(nil)
 		require.ErrorIs(t, entry.Update(renewal.Grant{TTL: ttl, Sent: time.Now()}, func(string) string { panic("changed") }), renewal.ErrStopped)
 	})
 }
@@ -179,7 +180,7 @@ func TestLostByARequestOfTheCaller(t *testing.T) {
 		assert.EqualValues(t, 1, watchdog.Stats().Lost())
 		assert.Equal(t, "a", (<-losses).Lease)
 		assert.False(t, entry.ReportLost(errIO), "it has ended before")
-		assert.False(t, entry.Stop())
+		assert.False(t, entry.Stop(nil))
 	})
 }
 
@@ -195,7 +196,7 @@ func TestReplaceWithAnotherTTL(t *testing.T) {
 			renewed <- time.Now()
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{Failures: -1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: renewal.Policy{Failures: -1}})
 		first := register(t, watchdog, "first")
 		update(t, first, "long", longTTL)
 		deadline := first.Deadline()

@@ -248,7 +248,7 @@ func (w *Watchdog[L]) fillEarly(lane int, v *verification[L], b *batch[L]) bool 
 	b.late, b.attemptTimeout, b.deadline = 0, 0, instant{distantPast, distantPast}
 	visited := 0
 	for _, e := range v.entries {
-		if w.closed || len(b.entries) == w.opts.MaxBatch {
+		if w.closed || len(b.entries) == w.opts.tuning.MaxBatch {
 			break
 		}
 		visited++

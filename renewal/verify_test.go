@@ -129,7 +129,7 @@ func TestALateVerification(t *testing.T) {
 		sent := time.Now()
 		w.Record(suspicion)
 		synctest.Wait()
-		require.True(t, stopped.Stop())
+		require.True(t, stopped.Stop(nil))
 		advance(2 * answerTime)
 		assert.Equal(t, sent.Add(validity), held.Deadline())
 		assert.False(t, stopped.Valid())
@@ -324,7 +324,7 @@ func TestNoVerificationAfterStopOrClose(t *testing.T) {
 		require.Len(t, s.seen(), 1)
 		var stopped []string
 		for _, e := range entries {
-			if e.Stop() {
+			if e.Stop(nil) {
 				stopped = append(stopped, e.Lease())
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"math"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/logging"
@@ -27,8 +28,10 @@ type Watchdog[L any] struct {
 	log     *slog.Logger
 	ctx     context.Context // the parent of the contexts of all renewals
 	cancel  context.CancelFunc
-	reports reporter[L] // calls the hooks
-	records reporter[L] // calls log, on another goroutine, because a hook may block for ever
+	reports callQueue // of the hooks
+	records callQueue // of log, on another goroutine, because a hook may block for ever
+
+	queuedBatches atomic.Int32 // calls of BatchDone in reports
 
 	changes serverChanges
 	batches sync.Pool // of the workers: each has a *batch
@@ -53,7 +56,7 @@ type Watchdog[L any] struct {
 	closed       bool
 	unreleased   []L           // leases of ended entries that Close has not returned yet
 	engineLogged bool          // a closed engine was logged
-	stoppingRest bool          // stopRest is running
+	stopping     int           // goroutines of stopRest
 	drained      chan struct{} // closed once the watchdog is closed and nothing is running
 	stats        Stats
 	losses       [reasons]uint64
@@ -83,18 +86,15 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	laner, _ := r.(Laner[L])
-	log := logging.New(opts.Logger)
 	return &Watchdog[L]{
 		engine:  engine,
 		renewer: r,
 		laner:   laner,
 		opts:    opts,
 		clock:   clock{base: time.Now()},
-		log:     log,
+		log:     logging.New(opts.Logger),
 		ctx:     ctx,
 		cancel:  cancel,
-		reports: reporter[L]{hooks: opts.Hooks},
-		records: reporter[L]{hooks: new(Hooks), log: log},
 		lanes:   make(map[int]*lane[L]),
 		drained: make(chan struct{}),
 

@@ -30,7 +30,7 @@ func (w *Watchdog[L]) enqueue(e *Entry[L], now instant) {
 // nothing if a worker is about to take them. It also does nothing if the
 // lane has all its workers: one of them will take the leases. The caller holds mu.
 func (w *Watchdog[L]) startWorker(l *lane[L], wait time.Duration) {
-	if l.lingering || l.workers == w.opts.InFlight {
+	if l.lingering || l.workers == w.opts.tuning.InFlight {
 		return
 	}
 	if w.closed {
@@ -96,7 +96,7 @@ func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration, begin int64) {
 // maxKeptLanes is the number of lanes for which the map of lanes may keep memory.
 const maxKeptLanes = 64
 
-// fill moves due leases of one queue into b, at most Options.MaxBatch. It returns false if
+// fill moves due leases of one queue into b, at most maxBatch. It returns false if
 // nothing is due. The time of sending is read here, before the request, because
 // confirmed renewals count from it.
 func (w *Watchdog[L]) fill(l *lane[L], b *batch[L]) bool {
@@ -123,7 +123,7 @@ func (w *Watchdog[L]) fill(l *lane[L], b *batch[L]) bool {
 
 // fillFrom moves due leases of the queue into b.
 func (w *Watchdog[L]) fillFrom(q *queue[L], b *batch[L], budget *int) {
-	for e := q.head(); e != nil && len(b.entries) < w.opts.MaxBatch && *budget > 0; e = q.head() {
+	for e := q.head(); e != nil && len(b.entries) < w.opts.tuning.MaxBatch && *budget > 0; e = q.head() {
 		if !e.startRenewal(b.sent) { // it has expired and left the queue
 			*budget--
 			continue
@@ -232,9 +232,7 @@ func (w *Watchdog[L]) applyOutcomes(lane int, b *batch[L], err error) {
 	w.stats.Batches++
 	w.stats.Renewed += uint64(info.Renewed)
 	w.stats.Unknown += uint64(info.Unknown)
-	if hook := w.opts.Hooks.BatchDone; hook != nil {
-		w.reports.batch(func() { hook(info) })
-	}
+	w.reportBatch(info)
 }
 
 // lane is the due leases that fail together, and the workers that renew them. The

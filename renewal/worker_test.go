@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -33,7 +34,7 @@ func TestABatchForgetsTheOneBefore(t *testing.T) {
 		long := register(t, watchdog, "long")
 		advance(period)
 		require.Positive(t, s.count("long"))
-		assert.True(t, long.Stop())
+		assert.True(t, long.Stop(nil))
 		registerFor(t, watchdog, "short", ttl/10)
 		advance(ttl)
 		require.NotEmpty(t, took)
@@ -50,7 +51,7 @@ func TestAHungCallKeepsItsSlot(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, s, &renewal.Options{InFlight: 2, MaxBatch: 1})
+		watchdog := newWatchdog(t, e, s, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{InFlight: 2, MaxBatch: 1})})
 		for i := range 20 {
 			register(t, watchdog, fmt.Sprint("hang", i))
 			register(t, watchdog, fmt.Sprint("fine", i))
@@ -76,7 +77,7 @@ func TestWhatABatchTellsOfLeasesThatEnded(t *testing.T) {
 		for len(s.seen()) == 0 {
 			advance(time.Millisecond)
 		}
-		assert.True(t, stopped.Stop())
+		assert.True(t, stopped.Stop(nil))
 		advance(2 * time.Second)
 		require.Len(t, infos, 1)
 		assert.Equal(t, renewal.BatchInfo{Size: 1, Ended: 1, Late: infos[0].Late, Took: time.Second, Err: errIO}, infos[0])
@@ -99,7 +100,7 @@ func TestAHungLaneDelaysNoOtherLane(t *testing.T) {
 			}
 			return renewal.Renewed, nil
 		}}
-		watchdog := newWatchdog(t, e, lanedStore{s}, &renewal.Options{MaxBatch: 1, InFlight: 1})
+		watchdog := newWatchdog(t, e, lanedStore{s}, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{MaxBatch: 1, InFlight: 1})})
 		var dead, healthy []*renewal.Entry[string]
 		for i := range 20 {
 			dead = append(dead, register(t, watchdog, fmt.Sprint("x", i)))
@@ -135,7 +136,7 @@ func TestALaneThatPanics(t *testing.T) {
 func TestLanesAreNotMixed(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
 		s := new(store)
-		watchdog := newWatchdog(t, e, lanedStore{s}, &renewal.Options{Align: period / 2})
+		watchdog := newWatchdog(t, e, lanedStore{s}, &renewal.Options{Policy: seam.Tuned(renewal.Policy{}, seam.Tuning{Align: period / 2})})
 		for i := range 90 {
 			register(t, watchdog, fmt.Sprint(string(rune('a'+i%3)), i))
 		}

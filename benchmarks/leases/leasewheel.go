@@ -51,7 +51,7 @@ func openOwnClient(t task, opts *lock.Options) (client, error) {
 		c.client, err = lock.New(store, opts)
 		return c, err
 	}
-	opts.Renewal = renewal.Options{Fraction: saturatingFraction, Timeout: t.period()}
+	opts.Renewal = renewal.Policy{Fraction: saturatingFraction, Timeout: t.period()}
 	c.client, err = lock.New(&gatedStore{store, c.gate}, opts)
 	return c, err
 }

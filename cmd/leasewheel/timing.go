@@ -41,22 +41,22 @@ func marginFor(ttl, grace time.Duration) time.Duration {
 	return max(grace+reserveFor(ttl), time.Duration(driftPart*float64(ttl)))
 }
 
-// renewalFor returns options of the watchdog with which a notice comes early enough for the
+// renewalFor returns the policy with which a notice comes early enough for the
 // grace and a second renewal is still in time. The error has the figures if the TTL is too short
 // for that. A lease ends at its deadline only, however many renewals fail before.
-func renewalFor(ttl, grace time.Duration) (renewal.Options, error) {
+func renewalFor(ttl, grace time.Duration) (renewal.Policy, error) {
 	margin := marginFor(ttl, grace)
 	switch {
 	case !fits(ttl, 0):
-		return renewal.Options{}, usageError{fmt.Sprintf("-ttl %v is too short for a command, which must be stopped %v before the lease ends; "+
+		return renewal.Policy{}, usageError{fmt.Sprintf("-ttl %v is too short for a command, which must be stopped %v before the lease ends; "+
 			"the shortest TTL is %v", ttl, marginFor(ttl, 0), shortestTTL(0))}
 	case !fits(ttl, grace):
-		return renewal.Options{}, usageError{fmt.Sprintf("-grace %v is too long for -ttl %v: the command must be stopped %v before the lease ends, "+
+		return renewal.Policy{}, usageError{fmt.Sprintf("-grace %v is too long for -ttl %v: the command must be stopped %v before the lease ends, "+
 			"and two renewals must fit in before that; the longest grace for this TTL is %v, and the shortest TTL for this grace %v",
 			grace, ttl, margin.Round(time.Millisecond), longestGrace(ttl), shortestTTL(grace))}
 	}
 	fraction := (1 - driftPart - roundingPart - 2*float64(margin)/float64(ttl)) / 2
-	return renewal.Options{Margin: margin, Fraction: min(fraction, maxFraction), Failures: -1}, nil
+	return renewal.Policy{Margin: margin, Fraction: min(fraction, maxFraction), Failures: -1}, nil
 }
 
 // marginPart is the largest margin as a part of the TTL.

@@ -18,6 +18,24 @@ var StepWall func(d time.Duration)
 // simulation sets it, so that its seed decides the phase too, perhaps beside other tests.
 var RenewalPhase atomic.Pointer[float64]
 
+// Tuning is what tests change of the watchdog of package renewal and programs cannot. A zero field
+// means the default.
+type Tuning struct {
+	MaxBatch int                           // the most leases in one call of Renew; 1,000
+	InFlight int                           // the most concurrent calls of Renew per lane; 4
+	Align    time.Duration                 // renewals are rounded down to its multiples, unless it is negative; 1/100 of the period of each lease
+	Lost     func(lease any, reason error) // is called after each loss, in order, on the goroutine of the hooks
+}
+
+// Tuned returns a renewal.Policy with a Tuning.
+func Tuned[Policy any](p Policy, t Tuning) Policy {
+	Tune(&p, t)
+	return p
+}
+
+// Tune sets the Tuning of a *renewal.Policy. Package renewal sets Tune.
+var Tune func(policy any, t Tuning)
+
 // PausableEngine is a timer engine of a simulated process that can be paused. Package
 // renewal calls AwaitRunning before work that does not run on the engine.
 type PausableEngine interface {

@@ -60,7 +60,7 @@
 // Each server expires the messages of its replica by its own clock, counted from the time of the
 // leader that stored them. So a new leader whose clock is ahead of that of the old one ends leases
 // early by the difference. The clocks of the servers must agree to 1 % of the TTL plus
-// renewal.Options.Margin: 0.3 s for a TTL of 30 s. NTP keeps that as a rule. With clocks that are
+// renewal.Policy.Margin: 0.3 s for a TTL of 30 s. NTP keeps that as a rule. With clocks that are
 // further apart, pass the token to the resource.
 //
 // A stream with one replica loses its locks with its server. Use three or five. By default a NATS

@@ -180,9 +180,9 @@ func TestARestartIsTheCauseOfALoss(t *testing.T) {
 	t.Parallel()
 	srv := testredis.Start(t)
 	renewed := make(chan struct{}, 1000)
-	hooks := &renewal.Hooks{BatchDone: func(renewal.BatchInfo) { renewed <- struct{}{} }}
+	hooks := &lock.Hooks{BatchDone: func(renewal.BatchInfo) { renewed <- struct{}{} }}
 	client, err := lock.New(newStore(t, srv.Client(t), nil), &lock.Options{
-		Terms: lock.Terms{TTL: 5 * time.Second}, Renewal: renewal.Options{Hooks: hooks},
+		Terms: lock.Terms{TTL: 5 * time.Second}, Hooks: hooks,
 	})
 	require.NoError(t, err)
 	defer client.Close(t.Context())

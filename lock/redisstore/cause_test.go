@@ -78,7 +78,7 @@ func assertCause(t *testing.T, want renewal.Cause, lost *renewal.LostError) {
 func loseAfter(t *testing.T, s *Store, inject func()) *renewal.LostError {
 	t.Helper()
 	renewed := make(chan struct{}, 1)
-	hooks := &renewal.Hooks{BatchDone: func(b renewal.BatchInfo) {
+	hooks := &lock.Hooks{BatchDone: func(b renewal.BatchInfo) {
 		if b.Renewed > 0 && b.Took < 500*time.Millisecond { // a slow one would be a cause
 			select {
 			case renewed <- struct{}{}:
@@ -86,7 +86,7 @@ func loseAfter(t *testing.T, s *Store, inject func()) *renewal.LostError {
 			}
 		}
 	}}
-	client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 5 * time.Second}, Renewal: renewal.Options{Hooks: hooks}})
+	client, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 5 * time.Second}, Hooks: hooks})
 	require.NoError(t, err)
 	defer client.Close(t.Context())
 	held, err := client.Mutex("k").Lock(t.Context())

@@ -267,7 +267,7 @@ func newStack(t *testing.T, rdb *redis.Client, o stackOptions) *stack {
 	l := &stack{rdb: rdb, ttl: o.ttl}
 	store, err := New(rdb, nil)
 	require.NoError(t, err)
-	options := &lock.Options{Terms: lock.Terms{TTL: o.ttl}, Renewal: renewal.Options{Margin: o.margin}}
+	options := &lock.Options{Terms: lock.Terms{TTL: o.ttl}, Renewal: renewal.Policy{Margin: o.margin}}
 	if o.engine == "heap" {
 		heap, err := heapqueue.NewScheduler(nil)
 		require.NoError(t, err)

@@ -40,12 +40,12 @@ func newClusterStack(t *testing.T, c *testredis.Cluster, ttl time.Duration) *clu
 	var err error
 	l.store, err = New(l.rdb, nil)
 	require.NoError(t, err)
-	hooks := &renewal.Hooks{BatchDone: func(b renewal.BatchInfo) {
+	hooks := &lock.Hooks{BatchDone: func(b renewal.BatchInfo) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.batches = append(l.batches, b)
 	}}
-	l.client, err = lock.New(l.store, &lock.Options{Terms: lock.Terms{TTL: ttl}, Renewal: renewal.Options{Hooks: hooks}})
+	l.client, err = lock.New(l.store, &lock.Options{Terms: lock.Terms{TTL: ttl}, Hooks: hooks})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -269,8 +269,8 @@ func holdStepped(addr string) {
 	store, err := New(redis.NewClient(&redis.Options{Addr: addr}), nil)
 	must(err)
 	renewed := make(chan struct{}, 1000)
-	hooks := &renewal.Hooks{BatchDone: func(renewal.BatchInfo) { renewed <- struct{}{} }}
-	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: holderTTL}, Renewal: renewal.Options{Hooks: hooks}})
+	hooks := &lock.Hooks{BatchDone: func(renewal.BatchInfo) { renewed <- struct{}{} }}
+	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: holderTTL}, Hooks: hooks})
 	must(err)
 	held, err := client.Mutex("stepped").Lock(context.Background())
 	must(err)

@@ -42,14 +42,14 @@ type longHolder struct {
 func holdLong(t *testing.T, store driver.Store, n int) *longHolder {
 	t.Helper()
 	h := new(longHolder)
-	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: longTTL}, Renewal: renewal.Options{Hooks: &renewal.Hooks{
+	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: longTTL}, Hooks: &lock.Hooks{
 		BatchDone: func(b renewal.BatchInfo) {
 			h.renewed.Add(int64(b.Renewed))
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.batches = append(h.batches, b)
 		},
-	}}})
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -317,8 +317,8 @@ func TestAHandOverLeavesNoTombstone(t *testing.T) {
 func TestAHandOverWithALongMargin(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*lock.Options{
-		"TTL 60 s, margin 9.5 s":   {Terms: lock.Terms{TTL: time.Minute}, Renewal: renewal.Options{Margin: 9500 * time.Millisecond}},
-		"TTL 10 min, margin 1 min": {Terms: lock.Terms{TTL: 10 * time.Minute}, Renewal: renewal.Options{Margin: time.Minute}},
+		"TTL 60 s, margin 9.5 s":   {Terms: lock.Terms{TTL: time.Minute}, Renewal: renewal.Policy{Margin: 9500 * time.Millisecond}},
+		"TTL 10 min, margin 1 min": {Terms: lock.Terms{TTL: 10 * time.Minute}, Renewal: renewal.Policy{Margin: time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

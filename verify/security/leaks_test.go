@@ -230,15 +230,15 @@ func (x *leakTest) options() *lock.Options {
 	return &lock.Options{
 		Terms:  lock.Terms{TTL: leakTTL},
 		Logger: x.leaks.logger(),
-		Renewal: renewal.Options{Hooks: &renewal.Hooks{
+		Hooks: &lock.Hooks{
 			BatchDone: func(b renewal.BatchInfo) { x.leaks.record(b, b.Err) },
-			Lost: func(l renewal.LostInfo) {
-				x.leaks.record(l, &l, l.Lease, l.Err)
+			Lost: func(_ context.Context, l lock.HookInfo) {
+				x.leaks.record(l, &l, l.Err)
 				x.lostCount.mu.Lock()
 				defer x.lostCount.mu.Unlock()
 				x.lostCount.n++
 			},
-		}},
+		},
 	}
 }
 

@@ -34,25 +34,25 @@ func (w *World) acted(g *Grant, over bool) {
 	}
 }
 
-// lost is the hook for losses.
-func (p *Process) lost(info renewal.LostInfo) {
-	w, l := p.World, info.Lease.(driver.Lease)
+// lost is called after each loss.
+func (p *Process) lost(lease any, reason error) {
+	w, l, loss := p.World, lease.(driver.Lease), reason.(*renewal.LostError)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Check("loss")
-	w.Counts.Losses[info.Err.Reason.String()]++
-	p.stats.Lost(info)
+	w.Counts.Losses[loss.Reason.String()]++
+	p.stats.Lost(loss)
 	g := w.Grants[GrantID{l.Key, l.Owner, l.Token}]
 	if g == nil {
 		w.Violated("told", "p%d lost %s with token %d, which was never granted", p.ID, l.Key, l.Token)
 		return
 	}
-	w.Note("p%d lost %s: %v", p.ID, l.Key, info.Err.Reason)
+	w.Note("p%d lost %s: %v", p.ID, l.Key, loss.Reason)
 	if g.loss != nil {
 		w.Violated("told", "rule 6: p%d got two reports of the loss of %s", p.ID, g.Key)
 	}
-	g.loss, g.lossAt = info.Err, time.Now()
-	w.checkLoss(g, info.Err.Reason)
+	g.loss, g.lossAt = loss, time.Now()
+	w.checkLoss(g, loss.Reason)
 }
 
 // checkLoss checks that there is a reason for a reported loss.
@@ -214,7 +214,7 @@ func (p *Process) checkStats() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Check("stats")
-	most := p.Plan.Renewal.InFlight
+	most := p.Plan.Tuning.InFlight
 	if most == 0 {
 		most = 4
 	}

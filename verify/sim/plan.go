@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -72,9 +73,10 @@ type ProcessPlan struct {
 	MinHold time.Duration
 	Fixed   bool
 	Tick    time.Duration
-	Renewal renewal.Options
-	Choices []renewal.Options // tried before Renewal; lock.New refuses some of them
-	RTT     time.Duration     // the round trip of a slow link; 0: the link is fast
+	Renewal renewal.Policy
+	Choices []renewal.Policy // tried before Renewal; lock.New refuses some of them
+	Tuning  seam.Tuning      // of the watchdog
+	RTT     time.Duration    // the round trip of a slow link; 0: the link is fast
 }
 
 // Tick is the tick of the engine that a client creates for itself.
@@ -129,21 +131,18 @@ const MinPeriod = 50 * time.Millisecond
 
 // ExtremeOptions returns random options within their bounds. lock.New refuses options that
 // leave no time for a second renewal.
-func ExtremeOptions(d simrand.Rand, ttl time.Duration) renewal.Options {
+func ExtremeOptions(d simrand.Rand, ttl time.Duration) renewal.Policy {
 	least := max(0.005, min(0.5, float64(MinPeriod)/float64(ttl)))
-	o := renewal.Options{
+	p := renewal.Policy{
 		Fraction: simrand.Pick(d, 0, least+(0.5-least)*d.Float64(), 0.5),
 		Failures: simrand.Pick(d, 0, 0, 1, -1, 10),
-		MaxBatch: simrand.Pick(d, 0, 1, 10_000),
-		InFlight: simrand.Pick(d, 0, 1, 1000),
-		Align:    simrand.Pick(d, 0, -1, ttl/20, ttl),
 		Timeout:  simrand.Pick(d, 0, 0, d.Between(MinPeriod, MinPeriod+ttl), 24*time.Hour),
 	}
-	used := cmp.Or(o.Fraction, 1.0/3) // the part of the TTL that renewals need
-	if o.Failures != 1 {
+	used := cmp.Or(p.Fraction, 1.0/3) // the part of the TTL that renewals need
+	if p.Failures != 1 {
 		used *= 2
 	}
 	most := time.Duration(float64(ttl) * (0.99 - used) / 2)
-	o.Margin = simrand.Pick(d, 0, d.UpTo(most), most-d.UpTo(most/8))
-	return o
+	p.Margin = simrand.Pick(d, 0, d.UpTo(most), most-d.UpTo(most/8))
+	return p
 }

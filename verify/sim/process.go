@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/heapqueue"
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/verify/internal/simproc"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -73,12 +73,13 @@ func newProcess(w *World, id int, plan ProcessPlan) (*Process, error) {
 }
 
 func (p *Process) client(store driver.Store, engine schedule.Scheduler) (*lock.Client, error) {
-	options := p.Plan.Renewal
-	options.Hooks = &renewal.Hooks{BatchDone: p.batchDone, Lost: p.lost}
+	tuning := p.Plan.Tuning
+	tuning.Lost = p.lost
 	all := &lock.Options{
 		Terms:     lock.Terms{TTL: p.Plan.TTL, MaxHold: p.Plan.MaxHold, Fixed: p.Plan.Fixed, MinHold: p.Plan.MinHold},
 		Scheduler: engine,
-		Renewal:   options,
+		Renewal:   seam.Tuned(p.Plan.Renewal, tuning),
+		Hooks:     &lock.Hooks{BatchDone: p.batchDone},
 		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)), // formats the values of attributes
 	}
 	if p.World.Plan.Backoff {

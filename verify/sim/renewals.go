@@ -42,10 +42,10 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 		p.stats.Early += len(batch)
 		p.stats.earlyCalls++
 	}
-	if most := p.Plan.Renewal.MaxBatch; most > 0 && len(batch) > most {
+	if most := p.Plan.Tuning.MaxBatch; most > 0 && len(batch) > most {
 		w.Violated("renewal", "a batch has %d leases; MaxBatch is %d", len(batch), most)
 	}
-	if at, most := p.stats.Calls-p.stats.Answered-p.stats.earlyCalls, p.Plan.Renewal.InFlight; most > 0 && at > most && !w.Plan.Quorum {
+	if at, most := p.stats.Calls-p.stats.Answered-p.stats.earlyCalls, p.Plan.Tuning.InFlight; most > 0 && at > most && !w.Plan.Quorum {
 		w.Violated("renewal", "R3: %d renewals are running; InFlight is %d", at, most)
 	}
 	now := time.Now()

@@ -21,7 +21,7 @@ type Stats struct {
 }
 
 // Lost records a loss.
-func (s *Stats) Lost(info renewal.LostInfo) { s.lost[info.Err.Reason]++ }
+func (s *Stats) Lost(loss *renewal.LostError) { s.lost[loss.Reason]++ }
 
 // BatchDone records a batch, and returns a description of what is wrong with it.
 func (s *Stats) BatchDone(info renewal.BatchInfo) (wrong string) {

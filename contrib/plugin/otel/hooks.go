@@ -19,7 +19,8 @@ func (t *Telemetry) Instrument(o *lock.Options) *lock.Options {
 	opts := observe.Instrument(o, lock.Hooks{
 		Acquiring: t.acquiring, Releasing: t.releasing,
 		Waiting: t.waiting, Acquired: t.acquired, Refused: t.refused, Released: t.released, Lost: t.lost,
-	}, t.batch)
+		BatchDone: t.batch,
+	})
 	t.engine.Store(observe.EngineOf(opts.Scheduler))
 	return opts
 }

@@ -16,7 +16,8 @@ import (
 func (m *Metrics) Instrument(o *lock.Options) *lock.Options {
 	opts := observe.Instrument(o, lock.Hooks{
 		Waiting: m.waiting, Acquired: m.acquired, Refused: m.refused, Released: m.ended, Lost: m.lost,
-	}, m.batch)
+		BatchDone: m.batch,
+	})
 	m.engine.Store(observe.EngineOf(opts.Scheduler))
 	return opts
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/contrib/plugin/internal/metrictest"
 	leaseprom "github.com/leasewheel/leasewheel/contrib/plugin/prometheus"
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -96,7 +97,7 @@ func bubble(t *testing.T, o *leaseprom.Options, of lock.Options, test func(t *te
 
 // The buckets of the lateness are cumulative, and the durations stay in them.
 func TestLateness(t *testing.T) {
-	bubble(t, nil, lock.Options{Renewal: renewal.Options{InFlight: 1, Failures: -1}}, func(t *testing.T, b *metrictest.Bench, p plugin) {
+	bubble(t, nil, lock.Options{Renewal: seam.Tuned(renewal.Policy{Failures: -1}, seam.Tuning{InFlight: 1})}, func(t *testing.T, b *metrictest.Bench, p plugin) {
 		b.Take(b.Mutex("a"))
 		b.Fail(locktest.Renew, nil) // each call takes until it is too late
 		time.Sleep(100 * time.Millisecond)
@@ -114,7 +115,7 @@ func TestLateness(t *testing.T) {
 
 		size := b.Sum("renewal_batch_size")
 		b.Is(size, "renewal_lateness_seconds") // one for each lease
-		p.Instrument(nil).Renewal.Hooks.BatchDone(renewal.BatchInfo{Size: 7})
+		p.Instrument(nil).Hooks.BatchDone(renewal.BatchInfo{Size: 7})
 		assert.InDelta(t, size+7, b.Sum("renewal_batch_size"), 0)
 	})
 }
@@ -123,12 +124,12 @@ func TestLateness(t *testing.T) {
 func TestInstrumentCopiesTheOptions(t *testing.T) {
 	metrics, err := leaseprom.New(nil)
 	require.NoError(t, err)
-	o := &lock.Options{MaxWaiters: 7, Hooks: new(lock.Hooks), Renewal: renewal.Options{Hooks: new(renewal.Hooks)}}
+	o := &lock.Options{MaxWaiters: 7, Hooks: new(lock.Hooks)}
 	got := metrics.Instrument(o)
 	assert.Equal(t, 7, got.MaxWaiters)
 	assert.NotNil(t, got.Hooks.Acquired)
 	assert.Nil(t, o.Hooks.Acquired)
-	assert.Nil(t, o.Renewal.Hooks.BatchDone)
+	assert.Nil(t, o.Hooks.BatchDone)
 	assert.NotNil(t, metrics.Instrument(nil).Hooks.Lost)
 }
 

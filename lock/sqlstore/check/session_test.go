@@ -393,11 +393,11 @@ func TestAFullPoolLosesALock(t *testing.T) {
 		renewed := make(chan struct{}, 100)
 		client, err := lock.New(d.store(t, sqlstore.Options{}), &lock.Options{
 			Terms: lock.Terms{TTL: 5 * time.Second},
-			Renewal: renewal.Options{Hooks: &renewal.Hooks{BatchDone: func(b renewal.BatchInfo) {
+			Hooks: &lock.Hooks{BatchDone: func(b renewal.BatchInfo) {
 				if b.Renewed > 0 {
 					renewed <- struct{}{}
 				}
-			}}},
+			}},
 		})
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, client.Close(t.Context())) }()

@@ -26,7 +26,7 @@ func TestMutants(t *testing.T) {
 		},
 		{
 			Name: "a deadline is later than the expiry of the lease", File: "renewal/timing.go",
-			From: "return ttl - ttl/driftDivisor - o.margin(ttl)", To: "return ttl + ttl/2",
+			From: "return ttl - ttl/driftDivisor - p.margin(ttl)", To: "return ttl + ttl/2",
 		},
 		{
 			Name: "the deadline counts from the answer of a renewal", File: "renewal/worker.go",

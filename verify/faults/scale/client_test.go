@@ -155,7 +155,7 @@ func TestLanesReleaseTheirMemory(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		for _, e := range entries {
-			require.True(t, e.Stop(), "%v", e.Err())
+			require.True(t, e.Stop(nil), "%v", e.Err())
 		}
 		time.Sleep(time.Minute)
 		require.Zero(t, w.Stats().Held)

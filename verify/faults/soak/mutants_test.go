@@ -15,7 +15,7 @@ func TestMutants(t *testing.T) {
 		{
 			Name: "one failure is a loss", File: "renewal/entry.go",
 			From: "limit > 0 && int(e.failures) >= limit", To: "limit > 0",
-			Shows: "exclusive lease of .*: renewal: .*",
+			Shows: "lease lost: renewals failed",
 		},
 		{
 			Name: "the timer of an ended lease keeps running", File: "renewal/entry.go",

@@ -16,7 +16,6 @@ import (
 	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
-	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -58,12 +57,12 @@ type losses struct {
 	first string
 }
 
-func (l *losses) add(info renewal.LostInfo) {
+func (l *losses) add(_ context.Context, info lock.HookInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
 	if l.first == "" {
-		l.first = fmt.Sprintf("%v: %v", info.Lease, info.Err)
+		l.first = info.Err.Error()
 	}
 }
 
@@ -92,7 +91,7 @@ func (s *soak) begin(t testing.TB) error {
 	s.client, err = lock.New(store, &lock.Options{
 		Terms:     lock.Terms{TTL: s.ttl},
 		Scheduler: s.engine,
-		Renewal:   renewal.Options{Hooks: &renewal.Hooks{Lost: s.losses.add}},
+		Hooks:     &lock.Hooks{Lost: s.losses.add},
 	})
 	return err
 }

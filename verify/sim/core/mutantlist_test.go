@@ -19,11 +19,11 @@ var mutants = mutant.List{
 	},
 	{
 		"no allowance for clocks that drift", "renewal/timing.go",
-		"return ttl - ttl/driftDivisor - o.margin(ttl)", "return ttl - o.margin(ttl)",
+		"return ttl - ttl/driftDivisor - p.margin(ttl)", "return ttl - p.margin(ttl)",
 	},
 	{
 		"no margin", "renewal/timing.go",
-		"return ttl - ttl/driftDivisor - o.margin(ttl)", "return ttl - ttl/driftDivisor",
+		"return ttl - ttl/driftDivisor - p.margin(ttl)", "return ttl - ttl/driftDivisor",
 	},
 	{
 		"Valid waits for a timer", "renewal/entry.go",
@@ -119,7 +119,7 @@ var mutants = mutant.List{
 	},
 	{
 		"more renewals at a time than allowed", "renewal/worker.go",
-		"if l.lingering || l.workers == w.opts.InFlight {", "if l.lingering {",
+		"if l.lingering || l.workers == w.opts.tuning.InFlight {", "if l.lingering {",
 	},
 
 	{
@@ -140,7 +140,7 @@ var mutants = mutant.List{
 	},
 	{
 		"Unlock does not stop the renewals", "lock/held.go",
-		"lease, ended := s.entry.StopWith(renewal.ErrStopped)", "lease, ended := s.entry.Lease(), s.entry.Err()",
+		"held, lease := s.entry.Stop(nil), s.entry.Lease()", "held, lease := s.entry.Err() == nil, s.entry.Lease()",
 	},
 	{
 		"Unlock of a lost lock returns no error", "lock/held.go",

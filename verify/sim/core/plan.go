@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/verify/sim"
@@ -156,7 +157,7 @@ func (p *plan) drawWide() {
 		one := newProcessPlan(d, p.class, p.TTL)
 		one.Own = one.Own && p.class != closedEngines && p.class != blockedEngines
 		if p.class == extremes {
-			one.Renewal = renewal.Options{}
+			one.Renewal = renewal.Policy{}
 			for range 8 {
 				one.Choices = append(one.Choices, sim.ExtremeOptions(d, p.TTL))
 			}
@@ -218,9 +219,11 @@ func newProcessPlan(d simrand.Rand, c class, ttl time.Duration) sim.ProcessPlan 
 		Users: 1 + d.IntN(3),
 		Heap:  d.Chance(400),
 		TTL:   ttl * time.Duration(simrand.Pick(d, 1, 1, 2)),
-		Renewal: renewal.Options{
+		Renewal: renewal.Policy{
 			Fraction: simrand.Pick(d, 0, 0, 0.2, 0.45),
 			Failures: simrand.Pick(d, 0, 0, 0, 1, -1, 3),
+		},
+		Tuning: seam.Tuning{
 			MaxBatch: simrand.Pick(d, 0, 1, 2),
 			InFlight: simrand.Pick(d, 0, 1, 2),
 			Align:    simrand.Pick(d, 0, 0, -1, ttl/20),
@@ -228,7 +231,7 @@ func newProcessPlan(d simrand.Rand, c class, ttl time.Duration) sim.ProcessPlan 
 	}
 	p.Tick = sim.Tick(p.TTL)
 	if c == single { // L1 holds for leases that tolerate a failure and have a worker for the second attempt
-		p.Renewal.Failures, p.Renewal.InFlight = simrand.Pick(d, 0, -1, 3), 0
+		p.Renewal.Failures, p.Tuning.InFlight = simrand.Pick(d, 0, -1, 3), 0
 	}
 	if ttl < time.Second { // there is no time for two late attempts
 		p.Renewal.Fraction = 0

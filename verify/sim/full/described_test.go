@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 
@@ -31,7 +31,7 @@ func tell(t *testing.T, one description) []string {
 	for range one.processes {
 		p.procs = append(p.procs, processPlan{ProcessPlan: sim.ProcessPlan{
 			Heap: true, TTL: describedTTL, Tick: time.Millisecond,
-			Renewal: renewal.Options{Align: describedTTL}, // the grid is half a period: leases that are due within it form one batch
+			Tuning: seam.Tuning{Align: describedTTL}, // the grid is half a period: leases that are due within it form one batch
 		}})
 	}
 	p.expect()

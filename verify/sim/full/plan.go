@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -160,18 +161,18 @@ func oddsOf(c class, d simrand.Rand) odds {
 
 func newProcessPlan(d simrand.Rand, c class, ttl time.Duration) sim.ProcessPlan {
 	p := sim.ProcessPlan{
-		Users: 1 + d.IntN(2),
-		Heap:  d.Chance(400),
-		TTL:   ttl * time.Duration(simrand.Pick(d, 1, 1, 2)),
-		Renewal: renewal.Options{
-			Failures: simrand.Pick(d, 0, 0, 0, 1, -1, 3),
+		Users:   1 + d.IntN(2),
+		Heap:    d.Chance(400),
+		TTL:     ttl * time.Duration(simrand.Pick(d, 1, 1, 2)),
+		Renewal: renewal.Policy{Failures: simrand.Pick(d, 0, 0, 0, 1, -1, 3)},
+		Tuning: seam.Tuning{
 			MaxBatch: simrand.Pick(d, 0, 1, 2),
 			InFlight: simrand.Pick(d, 0, 1, 2),
 		},
 	}
 	p.Tick = sim.Tick(p.TTL)
 	if c == single { // L1 holds for leases that tolerate a failure and have a worker for the second attempt
-		p.Renewal.Failures, p.Renewal.InFlight = simrand.Pick(d, 0, -1, 3), 0
+		p.Renewal.Failures, p.Tuning.InFlight = simrand.Pick(d, 0, -1, 3), 0
 	}
 	return p
 }
@@ -249,8 +250,8 @@ func newWideProcess(d simrand.Rand, c class, ttl time.Duration) processPlan {
 		}
 	case silentDrops:
 		p.Users = 3 + d.IntN(3)
-		p.Renewal.MaxBatch, p.Renewal.Align = 1, ttl // many leases are renewed at the same time
-		p.store.Timeout = time.Second                // a queued Lock tolerates silence for a place, and no kernel ends these connections
+		p.Tuning.MaxBatch, p.Tuning.Align = 1, ttl // many leases are renewed at the same time
+		p.store.Timeout = time.Second              // a queued Lock tolerates silence for a place, and no kernel ends these connections
 	case keeping:
 		p.MinHold = simrand.Pick(d, 0, d.UpTo(ttl), d.UpTo(ttl), d.UpTo(3*ttl))
 	case slowLinks:

@@ -18,7 +18,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -112,7 +111,7 @@ func newPage(b *backend, c config, s *screen) (p *page, closeEngine func(), err 
 		p.engine, closeEngine = w, func() { w.Close() }
 	}
 	p.feed, p.rival = newFeed(p), &rival{page: p}
-	if err := p.connect(p.engine, &renewal.Hooks{Lost: p.told, BatchDone: p.feed.batchDone}); err != nil {
+	if err := p.connect(p.engine, &lock.Hooks{Lost: p.told, BatchDone: p.feed.batchDone}); err != nil {
 		closeEngine()
 		return nil, nil, err
 	}
@@ -169,17 +168,16 @@ func (p *page) work(ctx context.Context) {
 func (p *page) keyOf(i int) string { return p.prefix + strconv.Itoa(i) }
 
 // told is the hook for losses.
-func (p *page) told(info renewal.LostInfo) {
-	now := time.Now()
-	key := info.Lease.(driver.Lease).Key
-	i, err := strconv.Atoi(strings.TrimPrefix(key, p.prefix))
+func (p *page) told(_ context.Context, info lock.HookInfo) {
+	now, lost := time.Now(), lossOf(info)
+	i, err := strconv.Atoi(strings.TrimPrefix(info.Key, p.prefix))
 	if err != nil {
 		return
 	}
-	end := p.store.heldUntil(key)
-	// The hooks are called one after another, the last of 10,000 tens of milliseconds after its holder
-	// was told. Left was measured when that holder was told, against an end that is not after this one.
-	if told := end.Add(-info.Err.Left); info.Err.Left != 0 && told.Before(now) {
+	end := p.store.heldUntil(info.Key)
+	// The last of 10,000 hooks is called tens of milliseconds after its holder was told. Left was
+	// measured when that holder was told, against an end that is not after this one.
+	if told := end.Add(-lost.Left); lost.Left != 0 && told.Before(now) {
 		now = told
 	}
 	p.mu.Lock()
@@ -188,7 +186,7 @@ func (p *page) told(info renewal.LostInfo) {
 	if e := p.episode; e != nil && (e.Ended == 0 || unixMS(now)-e.Ended < float64(p.ttl.Milliseconds())) {
 		e.add(i, now, end)
 	}
-	p.feed.lost(i, now, info.Err)
+	p.feed.lost(i, now, lost)
 }
 
 // retake takes lost locks again while no fault is under way.

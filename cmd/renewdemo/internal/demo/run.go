@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -73,7 +72,7 @@ func runOn(ctx context.Context, b *backend, c config, s *screen) error {
 		defer heap.Close()
 		engine = heap
 	}
-	if err := d.connect(engine, &renewal.Hooks{Lost: d.lost}); err != nil {
+	if err := d.connect(engine, &lock.Hooks{Lost: d.lost}); err != nil {
 		return err
 	}
 	s.line("%s leases with a TTL of %v on %s,\nrenewed every %v by the %s engine, for %v",
@@ -111,25 +110,31 @@ func (d *demo) releaseInterrupted(ctx context.Context) error {
 var silent = slog.New(slog.DiscardHandler)
 
 // connect creates the client.
-func (d *demo) connect(engine schedule.Scheduler, hooks *renewal.Hooks) (err error) {
+func (d *demo) connect(engine schedule.Scheduler, hooks *lock.Hooks) (err error) {
 	d.client, err = lock.New(d.store, &lock.Options{
 		Terms:     lock.Terms{TTL: d.ttl},
 		Scheduler: engine,
 		Logger:    silent,
-		Renewal:   renewal.Options{Hooks: hooks},
+		Hooks:     hooks,
 	})
 	return err
 }
 
 // lost is the hook that records each loss.
-func (d *demo) lost(info renewal.LostInfo) {
+func (d *demo) lost(_ context.Context, info lock.HookInfo) {
 	d.mu.Lock()
-	d.losses[info.Lease.(driver.Lease).Key] = loss{info.Err.Reason, time.Now()}
+	d.losses[info.Key] = loss{lossOf(info).Reason, time.Now()}
 	d.mu.Unlock()
 	select {
 	case d.lossAdded <- struct{}{}:
 	default:
 	}
+}
+
+// lossOf returns the loss that a hook is called for.
+func lossOf(info lock.HookInfo) *renewal.LostError {
+	lost, _ := errors.AsType[*renewal.LostError](info.Err)
+	return lost
 }
 
 // awaitLosses waits until the hook was called for every loss, at most ten seconds. The client

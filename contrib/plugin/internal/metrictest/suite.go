@@ -39,7 +39,7 @@ func Run(t *testing.T, open func(t *testing.T, o Options) Plugin) {
 		"acquire and hold": {f: acquireAndHold},
 		"error types":      {options: lock.Options{MaxWaiters: 1}, f: errorTypes},
 		"losses":           {plugin: Options{Store: "redis"}, f: losses},
-		"no answer":        {options: lock.Options{Renewal: renewal.Options{Failures: -1}}, f: noAnswer},
+		"no answer":        {options: lock.Options{Renewal: renewal.Policy{Failures: -1}}, f: noAnswer},
 		"dropped logs":     {options: lock.Options{Logger: slog.New(failing{slog.DiscardHandler})}, f: droppedLogs},
 		"renewals":         {f: renewals},
 		"releases":         {f: releases},
@@ -326,12 +326,12 @@ func hooks(t *testing.T, b *Bench) {
 		Hooks: &lock.Hooks{
 			Acquiring: enter("acquiring"), Releasing: enter("releasing"),
 			Waiting: hook("waiting"), Acquired: hook("acquired"), Refused: hook("refused"), Released: hook("released"), Lost: hook("lost"),
+			BatchDone: func(renewal.BatchInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls["batch"]++
+			},
 		},
-		Renewal: renewal.Options{Hooks: &renewal.Hooks{BatchDone: func(renewal.BatchInfo) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls["batch"]++
-		}}},
 	})
 	require.NoError(t, err)
 	defer client.Close(ctx)

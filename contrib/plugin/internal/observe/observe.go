@@ -129,7 +129,7 @@ func EngineOf(s schedule.Scheduler) *Engine {
 
 // Instrument returns a copy of the options whose hooks call the given ones and then those that the
 // options had. Of hooks, Acquiring and Releasing may be nil. A nil *lock.Options means the defaults.
-func Instrument(o *lock.Options, hooks lock.Hooks, batchDone func(renewal.BatchInfo)) *lock.Options {
+func Instrument(o *lock.Options, hooks lock.Hooks) *lock.Options {
 	if o == nil {
 		o = new(lock.Options)
 	}
@@ -146,19 +146,13 @@ func Instrument(o *lock.Options, hooks lock.Hooks, batchDone func(renewal.BatchI
 		Refused:   both(hooks.Refused, user.Refused),
 		Released:  both(hooks.Released, user.Released),
 		Lost:      both(hooks.Lost, user.Lost),
+		BatchDone: func(i renewal.BatchInfo) {
+			hooks.BatchDone(i)
+			if user.BatchDone != nil {
+				user.BatchDone(i)
+			}
+		},
 	}
-	renewals := renewal.Hooks{}
-	if o.Renewal.Hooks != nil {
-		renewals = *o.Renewal.Hooks
-	}
-	after := renewals.BatchDone
-	renewals.BatchDone = func(i renewal.BatchInfo) {
-		batchDone(i)
-		if after != nil {
-			after(i)
-		}
-	}
-	opts.Renewal.Hooks = &renewals
 	return &opts
 }
 

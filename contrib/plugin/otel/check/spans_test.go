@@ -222,7 +222,7 @@ func TestADowngrade(t *testing.T) {
 
 // Only batches that failed or were late have spans, in traces of their own.
 func TestTheSpansOfBatches(t *testing.T) {
-	bubble(t, leaseotel.Options{}, lock.Options{Renewal: renewal.Options{Failures: -1}}, func(t *testing.T, b *bench) {
+	bubble(t, leaseotel.Options{}, lock.Options{Renewal: renewal.Policy{Failures: -1}}, func(t *testing.T, b *bench) {
 		user, request := b.tracer.Start(ctx, "request")
 		h, err := b.Mutex("k").Lock(user)
 		require.NoError(t, err)
@@ -251,7 +251,7 @@ func TestLateBatches(t *testing.T) {
 	for late, want := range map[time.Duration]bool{0: true, 30 * time.Second: false, -1: false} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, leaseotel.Options{LateRenewal: late})
-			b.telemetry.Instrument(nil).Renewal.Hooks.BatchDone(renewal.BatchInfo{Size: 7, Renewed: 7, Late: 2 * time.Second, Took: time.Second})
+			b.telemetry.Instrument(nil).Hooks.BatchDone(renewal.BatchInfo{Size: 7, Renewed: 7, Late: 2 * time.Second, Took: time.Second})
 			spans := b.ended()
 			if !want {
 				assert.Empty(t, spans)
