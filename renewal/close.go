@@ -16,7 +16,8 @@ import (
 // Close closes the watchdog. It ends every entry with ErrClosed, starts no further
 // renewal, cancels the contexts of the calls of Renew, and waits until they have returned.
 // It returns the leases that were held, including those whose entries had ended because the
-// engine was closed. It does not wait for hooks or for functions of AfterFunc.
+// engine was closed. It does not wait for hooks or for functions of AfterFunc. Close may be called
+// again and concurrently: every call waits, and each lease is returned by exactly one of them.
 //
 // If ctx ends first, Close returns the leases of the entries that it has ended, which are a
 // thousand at least, and an error with the cause of ctx that tells what is left to do. The
@@ -47,10 +48,9 @@ func (w *Watchdog[L]) StopAll(ctx context.Context) (leases []L, err error) {
 	case w.engine == nil:
 		return nil, errZeroWatchdog
 	}
-	w.beginClose()
-	w.cancel()
 	for {
 		ended, left := w.stopSome()
+		w.cancel()
 		leases = append(leases, ended...)
 		switch {
 		case left == 0:
@@ -63,26 +63,17 @@ func (w *Watchdog[L]) StopAll(ctx context.Context) (leases []L, err error) {
 	}
 }
 
-// beginClose closes the watchdog for new entries.
-func (w *Watchdog[L]) beginClose() {
-	w.mu.Lock()
-	defer w.unlock()
-	if w.closed {
-		return
-	}
-	w.closed = true
-	if m := &w.monitor; m.timer != nil && m.timer.Stop() {
-		m.pending--
-	}
-}
-
-// stopSome ends entries, at most maxPerHold. It returns their leases, with those that no call has
+// stopSome closes the watchdog for new entries and ends entries, at most maxPerHold. It returns their leases, with those that no call has
 // returned yet, and the number of entries that are left.
 func (w *Watchdog[L]) stopSome() (leases []L, left int) {
 	w.mu.Lock()
 	defer w.unlock()
 	leases, w.unreleased = slices.Grow(w.unreleased, min(w.held, maxPerHold)), nil
 	m, now := &w.monitor, w.clock.now()
+	if !w.closed && m.timer != nil && m.timer.Stop() {
+		m.pending--
+	}
+	w.closed = true
 	for range maxPerHold {
 		b := cmp.Or(m.unvisited.first(), m.expiries.first())
 		if b == nil {

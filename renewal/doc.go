@@ -52,12 +52,4 @@
 // the deadline from the moment the renewal is due. Goroutines exist only while batches
 // are under way, at most four per lane. A renewal allocates nothing per
 // lease.
-//
-// # Misuse and Close
-//
-// Register and Close of a Watchdog that was not made by New return an error. So does Close
-// with a nil context. AfterFunc panics if the function is nil.
-//
-// Close may be called again and concurrently. Every call waits in the same way. Each lease is
-// returned by exactly one call, so no lease is released twice.
 package renewal

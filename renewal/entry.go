@@ -28,11 +28,10 @@ type Entry[L any] struct {
 	// because an entry that was last used a period ago is not in the cache.
 	*timing
 	timer    schedule.Timer
-	renewAt  int64  // when the next renewal is due, on the monotonic clock
-	sentAt   int64  // when the latest renewal was sent, on the monotonic clock
-	failures int16  // unanswered renewals in a row, at most 1/Options.Fraction
-	lane     int16  // of the latest renewal
-	epoch    uint16 // the last pass over all entries that has visited this one
+	renewAt  int64    // when the next renewal is due, on the monotonic clock
+	lane     *lane[L] // of the latest renewal, or nil
+	failures int16    // unanswered renewals in a row, at most 1/Options.Fraction
+	epoch    uint16   // the last pass over all entries that has visited this one
 	state    state
 	stepped  bool      // a step of the wall clock has moved the deadline since the last renewal
 	expPrev  *Entry[L] // neighbours in its expiry bucket
@@ -79,8 +78,9 @@ type completion struct {
 	done  chan struct{}
 	funcs map[*afterFunc]struct{}
 
-	attempts attempts
 	answer   Outcome // of the store that has ended the lease
+	attempts int     // renewals that have failed since the last confirmed one
+	firstDue int64   // when the first of them was due, on the monotonic clock
 }
 
 type afterFunc struct{ f func() }
@@ -119,7 +119,6 @@ func (e *Entry[L]) startRenewal(now instant) bool {
 		return false
 	}
 	e.state = renewing
-	e.sentAt = now.mono
 	return true
 }
 
@@ -198,7 +197,9 @@ func (e *Entry[L]) clockStepped(now instant) {
 	e.stepped = e.stepped || e.mono.Load()-deadline.mono > int64(e.margin)
 	e.setDeadline(deadline)
 	if e.maxDeadline.mono != distantFuture {
-		e.setMaxDeadline(e.maxDeadline.tighter(now.clockOffset()))
+		t := *e.timing // others share it
+		t.maxDeadline = e.maxDeadline.tighter(now.clockOffset())
+		e.timing = &t
 	}
 	if e.state == waiting && !deadline.reached(e.maxDeadline) {
 		e.renewAt = min(e.renewAt, now.mono+int64(steppedDelay(e.period, now.until(e.deadline()))))
@@ -371,13 +372,6 @@ func (e *Entry[L]) setDeadline(deadline instant) {
 		m.expiries.remove(e)
 		m.expiries.add(e)
 	}
-}
-
-// setMaxDeadline gives the entry a timing of its own with another end of the lease.
-func (e *Entry[L]) setMaxDeadline(maxDeadline instant) {
-	t := *e.timing
-	t.maxDeadline = maxDeadline
-	e.timing = &t
 }
 
 // recordErr records the store's last error. An error of the context of the renewal must not

@@ -45,24 +45,21 @@ const (
 	// has set. It is no failure. The holder is told because it still has the lease at that
 	// instant.
 	ReasonLimitReached
-
-	reasons = iota + 1
 )
+
+var reasonNames = [...]string{
+	ReasonNotOwned:     "no longer owned",
+	ReasonFailed:       "renewals failed",
+	ReasonExpired:      "deadline passed",
+	ReasonLimitReached: "limit reached",
+}
 
 // String returns the reason in words.
 func (r Reason) String() string {
-	switch r {
-	case ReasonNotOwned:
-		return "no longer owned"
-	case ReasonFailed:
-		return "renewals failed"
-	case ReasonExpired:
-		return "deadline passed"
-	case ReasonLimitReached:
-		return "limit reached"
-	default:
-		return fmt.Sprintf("Reason(%d)", uint8(r))
+	if r > 0 && int(r) < len(reasonNames) {
+		return reasonNames[r]
 	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
 // LostError tells why a lease can no longer be relied on. It matches ErrLost, and Err

@@ -3,10 +3,10 @@
 package renewal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -32,54 +32,32 @@ type Event struct {
 	Detail string
 }
 
-// serverChanges holds the latest EventServerChanged of each lane.
-type serverChanges struct {
-	mu     sync.Mutex // guards all below; nothing is called while it is held
-	latest map[int]serverChange
-}
-
-// serverChange is when another server process answered, on the monotonic clock, and which one.
-type serverChange struct {
-	at     int64
-	detail string
-}
-
-// maxServerChanges bounds the lanes in serverChanges.
-const maxServerChanges = 1000
-
 // Record tells the watchdog what a store has noticed. An EventServerChanged explains a loss of the same lane before its next
 // confirmed renewal. After an EventVerify the leases of the lane are renewed early, once the server answers. That is at most one
 // pass in a period of the longest lease, unless an EventServerChanged of the lane came in between. Record takes mutexes that are
 // never held for long. It must not be called from Laner.Lane.
 func (w *Watchdog[L]) Record(e Event) {
-	switch {
-	case w.engine == nil:
-	case e.Kind == EventServerChanged:
-		w.changes.add(e, w.clock.now().mono)
-	case e.Kind == EventVerify:
-		w.mu.Lock()
-		defer w.unlock()
-		w.suspect(e.Lane, w.clock.now())
+	if w.engine == nil {
+		return
 	}
+	w.mu.Lock()
+	defer w.unlock()
+	l, now := w.lane(e.Lane), w.clock.now()
+	switch e.Kind {
+	case EventServerChanged:
+		l.changedAt, l.changedTo = now.mono, e.Detail
+	case EventVerify:
+		w.suspect(l, now)
+	case EventNoMessages: // concerns no lease
+	}
+	w.forget(l)
 }
 
-// add keeps an EventServerChanged.
-func (c *serverChanges) add(e Event, now int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.latest == nil || len(c.latest) >= maxServerChanges {
-		c.latest = make(map[int]serverChange)
-	}
-	c.latest[e.Lane] = serverChange{now, e.Detail}
-}
-
-// since returns the detail of the latest change that concerns a lane, if it is not earlier than begin.
-func (c *serverChanges) since(begin int64, lane int) (detail string, changed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range [...]int{lane, AllLanes} {
-		if change, ok := c.latest[l]; ok && change.at >= begin {
-			return change.detail, true
+// changedSince returns the latest EventServerChanged of a lane, if it is not earlier than begin. The caller holds mu.
+func (w *Watchdog[L]) changedSince(begin int64, l *lane[L]) (detail string, changed bool) {
+	for _, of := range [...]*lane[L]{l, w.lanes[AllLanes]} {
+		if of != nil && of.changedAt >= begin {
+			return of.changedTo, true
 		}
 	}
 	return "", false
@@ -115,25 +93,13 @@ func (d *delays) between(from, to int64) (sum time.Duration, complete bool) {
 	return sum, d.n <= maxDelays || d.ring[d.n%maxDelays].from <= from
 }
 
-// attempts is the renewals of an entry that have failed since the last confirmed one.
-type attempts struct {
-	due int64 // when the first was due, on the monotonic clock
-	n   int
-}
-
 // noteAttempt remembers a renewal that has failed. The caller holds mu.
 func (e *Entry[L]) noteAttempt() {
-	a := &e.completion().attempts
-	if e.failures == 0 {
-		*a = attempts{due: e.renewAt}
+	end := e.completion()
+	if e.failures == 0 || end.attempts == 0 {
+		end.attempts, end.firstDue = 0, e.renewAt
 	}
-	a.n++
-}
-
-// slowAnswer is an answer that took half of the time that an attempt may take, while this process was not late.
-type slowAnswer struct {
-	at   int64
-	took time.Duration
+	end.attempts++
 }
 
 // evidence is what is known about a loss. It does not change.
@@ -161,47 +127,44 @@ type evidence struct {
 // collect returns the evidence about the loss of an entry. The caller holds mu, and the entry has not ended yet.
 func (w *Watchdog[L]) collect(e *Entry[L], reason Reason, now instant) *evidence {
 	v := &evidence{attempt: e.period}
-	var a attempts
-	var err error
-	if e.end != nil {
-		v.answer = e.end.answer
-		if e.failures > 0 || reason == ReasonFailed {
-			a, err = e.end.attempts, e.end.lost.Err
-		}
-	}
-	v.sent, v.answered, v.refused = a.n, err != nil && !isTimeout(err), errors.Is(err, ErrNotSent)
 	first, deadline := min(e.renewAt, now.mono), e.deadline()
-	if a.n > 0 {
-		first = a.due
+	if end := e.end; end != nil {
+		v.answer = end.answer
+		if e.failures > 0 && end.attempts > 0 {
+			err := end.lost.Err
+			v.sent, v.answered, v.refused = end.attempts, err != nil && !isTimeout(err), errors.Is(err, ErrNotSent)
+			first = end.firstDue
+		}
 	}
 	v.window = time.Duration(now.mono - first)
 	begin := max(deadline.mono-int64(e.validity), first-int64(e.period)) // right before the last confirmed renewal
-	v.server, v.changed = w.changes.since(begin, int(e.lane))
+	l := cmp.Or(e.lane, w.lane(0))
+	v.server, v.changed = w.changedSince(begin, l)
 	if reason == ReasonNotOwned {
 		return v
 	}
 	w.noteStall(now)
-	m := &w.monitor
-	var complete bool
-	v.stalled, v.complete = m.stalls.between(first, now.mono)
-	v.delayed, complete = m.delays.between(first, now.mono)
-	v.complete = v.complete && complete
+	m, ran := &w.monitor, w.monitor.comparedAt
+	if m.running {
+		ran = m.ranBefore
+	}
+	stalled, allStalls := m.stalls.between(first, now.mono)
+	delayed, allDelays := m.delays.between(first, now.mono)
+	v.stalled, v.delayed, v.complete = stalled, delayed, allStalls && allDelays
 	byWall := now.wall >= deadline.wall && deadline.mono-now.mono > int64(e.margin)
-	v.stepped = reason == ReasonExpired && a.n == 0 && (e.stepped || byWall)
+	v.stepped = reason == ReasonExpired && v.sent == 0 && (e.stepped || byWall)
 	switch {
 	case reason == ReasonFailed: // the last attempt has just ended
 	case e.state == renewing:
 		v.sent++
 	case e.renewAt < now.mono:
 		v.unsent, v.inQueue = true, e.state == due
-		v.engine = e.state == waiting && m.lastRan() > e.renewAt+int64(e.margin)
+		v.engine = e.state == waiting && ran > e.renewAt+int64(e.margin)
 	}
-	if l := w.lanes[int(e.lane)]; l != nil {
-		v.calls = l.calls
-		v.silent = l.calls > 0 && now.mono-l.silentSince >= int64(v.window/2)
-	}
-	if slow := w.slow[int(e.lane)]; slow.at >= begin {
-		v.slow = slow.took
+	v.calls = l.calls
+	v.silent = l.calls > 0 && now.mono-l.silentSince >= int64(v.window/2)
+	if l.slowAt >= begin {
+		v.slow = l.slowTook
 	}
 	return v
 }

@@ -60,18 +60,15 @@ func (w *Watchdog[L]) reportLoss(e *Entry[L], err *LostError) {
 
 // reportBatch reports a call of Renew, or drops the report if too many are queued. The caller holds mu.
 func (w *Watchdog[L]) reportBatch(info BatchInfo) {
-	hook := w.opts.Hooks.BatchDone
-	switch {
-	case hook == nil:
-	case w.queuedBatches.Load() >= maxReports:
+	if w.queuedBatches.Load() >= maxReports {
 		w.stats.DroppedHooks++
-	default:
-		w.queuedBatches.Add(1)
-		w.reports.add(func() {
-			w.queuedBatches.Add(-1)
-			hook(info)
-		})
+		return
 	}
+	w.queuedBatches.Add(1)
+	w.reports.add(func() {
+		w.queuedBatches.Add(-1)
+		w.opts.Hooks.BatchDone(info)
+	})
 }
 
 // callQueue is a queue of calls. They are made in order, on a goroutine that ends when none is left.

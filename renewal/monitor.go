@@ -47,7 +47,7 @@ type monitor[L any] struct {
 	pass      pass        // the pass under way
 	epoch     uint16      // the number of passes so far
 
-	suspects map[int]bool // the lanes whose entries the pass collects for a verification; AllLanes means all
+	suspecting bool // the pass collects the entries of some lanes for a verification
 
 	ranBefore            int64         // when the clocks were compared last before the run under way, on the monotonic clock
 	stalls               delays        // of the process
@@ -71,7 +71,7 @@ const (
 type pass uint8
 
 const (
-	verifyPass    pass = iota // collects the entries of m.suspects, as the other passes do too
+	verifyPass    pass = iota // collects the entries of suspected lanes, as the other passes do too
 	rearmPass                 // after a pause of the process
 	clockStepPass             // after a step of a clock
 )
@@ -157,31 +157,17 @@ func (w *Watchdog[L]) interval() int64 {
 	return int64(min(max(marginsPerRun*w.monitor.tolerance, minInterval), compareInterval))
 }
 
-// stepOf returns how far the clocks have moved apart, forward or back.
-func (m *monitor[L]) stepOf(now instant) time.Duration {
-	offset := now.clockOffset()
-	step := time.Duration(offset - m.minOffset)
-	if back := time.Duration(m.maxOffset - offset); back > step {
-		step = -back
-	}
-	return step
-}
-
-// lastRan returns when the monitor ran last, before a run under way.
-func (m *monitor[L]) lastRan() int64 {
-	if m.running {
-		return m.ranBefore
-	}
-	return m.comparedAt
-}
-
 // compareClocks begins a pass if the clocks have moved apart, at once or gradually, or if
 // the process was paused. It keeps the range of the clock offset. A step forward and a
 // step back may each be within the tolerance, while their sum is not. That matters for a
 // lease that was renewed between them. The caller holds mu.
 func (w *Watchdog[L]) compareClocks(now instant) {
 	m := &w.monitor
-	offset, step := now.clockOffset(), m.stepOf(now)
+	offset := now.clockOffset()
+	step := time.Duration(offset - m.minOffset)
+	if back := time.Duration(m.maxOffset - offset); back > step {
+		step = -back
+	}
 	paused := time.Duration(now.mono-m.comparedAt)-compareInterval > m.tolerance
 	m.minOffset, m.maxOffset, m.comparedAt = min(m.minOffset, offset), max(m.maxOffset, offset), now.mono
 	switch {

@@ -15,8 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// This file holds every formula for an instant or a duration. The package
-// documentation draws them for a lease of 30 s. docs/SAFETY.md gives the
+// The package documentation draws the instants for a lease of 30 s. docs/SAFETY.md gives the
 // assumptions and the promises behind them.
 
 const (

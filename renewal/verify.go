@@ -3,12 +3,10 @@
 package renewal
 
 import (
-	"context"
 	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
-	"github.com/leasewheel/leasewheel/internal/seam"
 )
 
 // A server that has lost its data, or a replica that was behind and takes over, grants a lock again although it is held. The
@@ -38,6 +36,7 @@ const (
 type verification[L any] struct {
 	entries []*Entry[L] // to be sent; some may have ended
 	running bool        // a worker sends them
+	suspect bool        // the pass under way of the monitor collects the entries of the lane, or of all lanes
 	passing bool        // they are all entries of the lane, which are being collected or sent
 	passes  int         // that have begun to collect entries
 	batches int         // of this pass so far
@@ -48,27 +47,14 @@ type verification[L any] struct {
 	again   bool        // the server has changed during the pass, which must be repeated
 }
 
-// verification returns that of a lane. The caller holds mu.
-func (w *Watchdog[L]) verification(lane int) *verification[L] {
-	v := w.verified[lane]
-	if v == nil {
-		if w.verified == nil || len(w.verified) >= maxServerChanges {
-			w.verified = make(map[int]*verification[L]) // those that are running go on
-		}
-		v = &verification[L]{begun: distantPast, limit: distantPast, sample: distantPast}
-		w.verified[lane] = v
-	}
-	return v
-}
-
 // suspect begins a pass that verifies all leases of a lane, unless one is under way or the latest is too recent. The caller
 // holds mu.
-func (w *Watchdog[L]) suspect(lane int, now instant) {
+func (w *Watchdog[L]) suspect(l *lane[L], now instant) {
 	if w.closed || w.held == 0 {
 		return
 	}
-	v := w.verification(lane)
-	_, changed := w.changes.since(v.begun+1, lane)
+	v := &l.early
+	_, changed := w.changedSince(v.begun+1, l)
 	switch {
 	case v.passing:
 		v.tries = 0 // the server answers now
@@ -82,11 +68,7 @@ func (w *Watchdog[L]) suspect(lane int, now instant) {
 		return
 	}
 	v.begin(now.mono)
-	m := &w.monitor
-	if m.suspects == nil {
-		m.suspects = make(map[int]bool)
-	}
-	m.suspects[lane] = true
+	v.suspect, w.monitor.suspecting = true, true
 	w.beginPass(verifyPass)
 	w.wakeMonitor(now.mono, now)
 }
@@ -104,27 +86,26 @@ func (v *verification[L]) collect() {
 }
 
 // collecting reports whether the pass under way collects the entries of a lane. The caller holds mu.
-func (w *Watchdog[L]) collecting(lane int) bool {
-	m := &w.monitor
-	return m.suspects[lane] || m.suspects[AllLanes]
+func (w *Watchdog[L]) collecting(l *lane[L]) bool {
+	all := w.lanes[AllLanes]
+	return l.early.suspect || all != nil && all.early.suspect
 }
 
 // collectSuspect adds an entry that a pass visits to the verification of its lane, if that is suspected. A lease that no renewal can
 // extend is not verified: its key would outlive it. The caller holds mu.
 func (w *Watchdog[L]) collectSuspect(e *Entry[L]) {
-	m := &w.monitor
-	if len(m.suspects) == 0 || e.deadline().reached(e.maxDeadline) {
+	if !w.monitor.suspecting || e.deadline().reached(e.maxDeadline) {
 		return
 	}
-	lane := w.laneOf(e)
-	if !w.collecting(lane) {
+	l := w.laneOf(e)
+	if !w.collecting(l) {
 		return
 	}
-	v := w.verification(lane)
-	if all := w.verified[AllLanes]; all != nil && m.suspects[AllLanes] {
-		all.limit = max(all.limit, all.begun+int64(e.period))
+	v := &l.early
+	if all := w.lanes[AllLanes]; all != nil && all.early.suspect {
+		all.early.limit = max(all.early.limit, all.early.begun+int64(e.period))
 		if !v.passing {
-			v.begin(all.begun)
+			v.begin(all.early.begun)
 		}
 	}
 	v.entries = append(v.entries, e)
@@ -133,99 +114,103 @@ func (w *Watchdog[L]) collectSuspect(e *Entry[L]) {
 
 // collectAgain drops what the pass under way has collected, because it begins again. The caller holds mu.
 func (w *Watchdog[L]) collectAgain() {
-	for lane, v := range w.verified {
-		if w.collecting(lane) {
-			v.collect()
+	for _, l := range w.lanes {
+		if w.collecting(l) {
+			l.early.collect()
 		}
 	}
 }
 
 // startVerifications starts to send what a pass has collected. The caller holds mu.
 func (w *Watchdog[L]) startVerifications() {
-	m := &w.monitor
-	if len(m.suspects) == 0 {
+	if !w.monitor.suspecting {
 		return
 	}
-	for lane, v := range w.verified {
-		if w.collecting(lane) {
+	for _, l := range w.lanes {
+		if v := &l.early; w.collecting(l) {
 			v.passing = v.passing && (v.running || len(v.entries) > 0)
-			w.startVerification(lane, v)
+			w.startVerification(l)
 		}
 	}
-	m.suspects = nil
+	for _, l := range w.lanes {
+		l.early.suspect = false
+		w.forget(l)
+	}
+	w.monitor.suspecting = false
 }
 
 // startVerification starts a worker for a verification, if there is something to send. The caller holds mu.
-func (w *Watchdog[L]) startVerification(lane int, v *verification[L]) {
-	if v.running || w.closed || len(v.entries) == 0 {
+func (w *Watchdog[L]) startVerification(l *lane[L]) {
+	if v := &l.early; v.running || w.closed || len(v.entries) == 0 {
 		return
 	}
-	v.running = true
+	l.early.running = true
 	w.workers++
-	go w.verify(lane, v)
+	go w.verify(l)
 }
 
 // noteDenials takes the numbers of leases that the answer to a batch has denied before their deadlines and confirmed. After the
 // second denial all leases of the lane are verified, after the first one a sample. early reports whether the batch was early. The
 // caller holds mu.
-func (w *Watchdog[L]) noteDenials(lane, denied, confirmed int, early bool, now instant) {
-	switch v := w.verified[lane]; {
-	case denied == 0 || confirmed >= sampleSize*denied || v != nil && v.passing:
+func (w *Watchdog[L]) noteDenials(l *lane[L], denied, confirmed int, early bool, now instant) {
+	switch {
+	case denied == 0 || confirmed >= sampleSize*denied || l.early.passing:
 	case denied > 1 || early:
-		w.suspect(lane, now)
+		w.suspect(l, now)
 	default:
-		w.sample(lane, now)
+		w.sample(l, now)
 	}
 }
 
 // sample verifies a few leases of a lane: those with the earliest deadlines, because they were renewed longest ago. The caller
 // holds mu.
-func (w *Watchdog[L]) sample(lane int, now instant) {
-	v := w.verification(lane)
+func (w *Watchdog[L]) sample(l *lane[L], now instant) {
+	v := &l.early
 	if v.running || now.mono < v.sample {
 		return
 	}
 	v.sample = now.mono + int64(sampleInterval)
+	defer w.startVerification(l)
 	visits := maxPerHold
 	for _, b := range w.monitor.expiries.buckets {
 		for e := b.root.expNext; e != &b.root; e = e.expNext {
 			if visits--; visits < 0 || len(v.entries) == sampleSize {
-				w.startVerification(lane, v)
 				return
 			}
-			if w.laneOf(e) == lane && !e.deadline().reached(e.maxDeadline) {
+			if w.laneOf(e) == l && !e.deadline().reached(e.maxDeadline) {
 				v.entries = append(v.entries, e)
 			}
 		}
 	}
-	w.startVerification(lane, v)
 }
 
 // verify sends the leases of a verification in batches, one after the other.
-func (w *Watchdog[L]) verify(lane int, v *verification[L]) {
+func (w *Watchdog[L]) verify(l *lane[L]) {
 	w.mu.Lock()
 	defer w.unlock()
-	b := &batch[L]{early: true}
+	v, b := &l.early, &batch[L]{early: true}
 	defer func() {
 		w.workers--
 		again := v.again
 		v.running, v.again = false, false
-		if !w.collecting(lane) {
+		if !w.collecting(l) {
 			v.entries, v.passing = nil, false
 		}
 		if again {
-			w.suspect(lane, w.clock.now())
+			w.suspect(l, w.clock.now())
 		}
+		w.forget(l)
 		w.signalDrained()
 	}()
 	var sent []*Entry[L]
-	for v.tries = 0; w.fillEarly(lane, v, b); {
+	for v.tries = 0; w.fillEarly(l, b); {
 		sent = append(sent[:0], b.entries...)
 		pass := v.passes
 		v.batches++
 		v.tries++
+		w.renew(l, b)
 		switch {
-		case w.renewEarly(lane, b):
+		case slices.ContainsFunc(b.outcomes, func(o Outcome) bool { return o != Unknown }):
 			v.tries = 0
 			if len(v.entries) > 0 {
 				w.pause(b.sent, time.Duration(len(sent))*time.Second/verifyRate)
@@ -242,11 +227,9 @@ func (w *Watchdog[L]) verify(lane int, v *verification[L]) {
 }
 
 // fillEarly moves leases of a verification into b. It returns false if there are none.
-func (w *Watchdog[L]) fillEarly(lane int, v *verification[L], b *batch[L]) bool {
-	b.entries, b.leases, b.validities = b.entries[:0], b.leases[:0], b.validities[:0]
-	b.sent = w.clock.now()
-	b.late, b.attemptTimeout, b.deadline = 0, 0, instant{distantPast, distantPast}
-	visited := 0
+func (w *Watchdog[L]) fillEarly(l *lane[L], b *batch[L]) bool {
+	b.begin(w.clock.now())
+	v, visited := &l.early, 0
 	for _, e := range v.entries {
 		if w.closed || len(b.entries) == w.opts.tuning.MaxBatch {
 			break
@@ -255,15 +238,10 @@ func (w *Watchdog[L]) fillEarly(lane int, v *verification[L], b *batch[L]) bool 
 		if e.expireIfPast(b.sent); e.state == ended {
 			continue
 		}
-		e.lane = int16(lane)
-		b.entries = append(b.entries, e)
-		b.leases = append(b.leases, e.lease)
-		b.validities = append(b.validities, e.validity)
+		e.lane = l
+		b.add(e)
 		if e.period < b.attemptTimeout || b.attemptTimeout == 0 {
 			b.attemptTimeout = e.period // the shortest: then the regular renewals find out
-		}
-		if d := e.deadline(); d.mono > b.deadline.mono {
-			b.deadline = d
 		}
 	}
 	clear(v.entries[:visited])
@@ -271,43 +249,9 @@ func (w *Watchdog[L]) fillEarly(lane int, v *verification[L], b *batch[L]) bool 
 	return len(b.entries) > 0
 }
 
-// renewEarly sends a batch and applies its outcomes. It returns false if no lease has an answer. The caller holds mu, which is
-// released during the call.
-func (w *Watchdog[L]) renewEarly(lane int, b *batch[L]) (answered bool) {
-	err := errGoexit
-	if w.calls++; w.calls == 1 {
-		w.wakeMonitor(b.sent.mono+w.interval(), b.sent)
-	}
-	w.unlock()
-	defer func() {
-		w.mu.Lock()
-		w.calls--
-		answered = slices.ContainsFunc(b.outcomes, func(o Outcome) bool { return o != Unknown })
-		w.applyOutcomes(lane, b, err)
-	}()
-	timeout := min(b.attemptTimeout, b.sent.until(b.deadline))
-	if w.opts.Timeout > 0 {
-		timeout = min(timeout, w.opts.Timeout)
-	}
-	ctx, cancel := context.WithTimeoutCause(seam.MarkEarly(w.ctx), timeout, errNoAnswer)
-	defer cancel()
-	b.outcomes = slices.Grow(b.outcomes[:0], len(b.leases))[:len(b.leases)]
-	clear(b.outcomes)
-	err = w.renewer.Renew(ctx, b.leases, b.outcomes)
-	return false
-}
-
 // pause waits until d after an instant, or until the watchdog is closed. The caller holds mu, which is released.
 func (w *Watchdog[L]) pause(from instant, d time.Duration) {
 	w.unlock()
 	_ = basic.Sleep(w.ctx, d-time.Duration(w.clock.now().mono-from.mono))
 	w.mu.Lock()
-}
-
-// laneOf returns the lane of an entry. The caller holds mu.
-func (w *Watchdog[L]) laneOf(e *Entry[L]) int {
-	if w.laner == nil {
-		return 0
-	}
-	return w.laner.Lane(e.lease)
 }

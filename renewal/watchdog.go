@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -22,7 +22,7 @@ import (
 type Watchdog[L any] struct {
 	engine  schedule.Scheduler // nil in the zero Watchdog
 	renewer Renewer[L]
-	laner   Laner[L] // nil: there is one lane
+	laner   Laner[L]
 	opts    Options
 	clock   clock
 	log     *slog.Logger
@@ -33,7 +33,6 @@ type Watchdog[L any] struct {
 
 	queuedBatches atomic.Int32 // calls of BatchDone in reports
 
-	changes serverChanges
 	batches sync.Pool // of the workers: each has a *batch
 	onYield func()    // called between two parts of a pass; set by tests only
 
@@ -45,21 +44,18 @@ type Watchdog[L any] struct {
 	monitor      monitor[L] // knows all entries that have not ended
 	held         int        // the number of these entries
 	lanes        map[int]*lane[L]
-	calls        int                      // of Renew that are under way, over all lanes
-	slow         map[int]slowAnswer       // the latest of each lane
-	verified     map[int]*verification[L] // by lane; AllLanes too
-	peakLanes    int                      // the largest number of lanes since the map was made
-	workers      int                      // goroutines, over all lanes
-	toStart      []func()                 // functions of AfterFunc that unlock starts
-	timing       *timing                  // of the last grant
-	phase        float64                  // of the next entry, from 0 to 0.5: see Register
+	calls        int      // of Renew that are under way, over all lanes
+	workers      int      // goroutines, over all lanes
+	toStart      []func() // functions of AfterFunc that unlock starts
+	timing       *timing  // of the last grant
+	phase        float64  // of the next entry, from 0 to 0.5: see Register
 	closed       bool
 	unreleased   []L           // leases of ended entries that Close has not returned yet
 	engineLogged bool          // a closed engine was logged
 	stopping     int           // goroutines of stopRest
 	drained      chan struct{} // closed once the watchdog is closed and nothing is running
 	stats        Stats
-	losses       [reasons]uint64
+	losses       [len(reasonNames)]uint64
 }
 
 // New returns a watchdog that takes its timers from the engine and renews leases through
@@ -75,9 +71,9 @@ type Watchdog[L any] struct {
 // Closing the engine ends all entries with ErrClosed. Close the watchdog first.
 func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[L], error) {
 	switch {
-	case isNil(engine):
+	case basic.IsNil(engine):
 		return nil, errors.New("renewal: nil engine")
-	case isNil(r):
+	case basic.IsNil(r):
 		return nil, errors.New("renewal: nil Renewer")
 	}
 	opts, err := o.withDefaults(engine)
@@ -85,7 +81,10 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	laner, _ := r.(Laner[L])
+	laner, ok := r.(Laner[L])
+	if !ok {
+		laner = oneLane[L]{}
+	}
 	return &Watchdog[L]{
 		engine:  engine,
 		renewer: r,
@@ -104,13 +103,6 @@ func New[L any](engine schedule.Scheduler, r Renewer[L], o *Options) (*Watchdog[
 }
 
 var errZeroWatchdog = errors.New("renewal: the Watchdog was not made by New")
-
-// isNil reports whether an interface holds nothing or a nil pointer, which a
-// constructor returns together with an error.
-func isNil(x any) bool {
-	v := reflect.ValueOf(x)
-	return x == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
 
 // Register puts a lease that was just granted under the watchdog. On an error the lease
 // is not renewed. The error is a *LostError if the deadline of the grant has passed, and

@@ -9,31 +9,23 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/leasewheel/leasewheel/internal/seam"
 )
 
 // enqueue puts a due entry into a queue of its lane and makes sure that a worker takes it.
 // The caller holds mu.
 func (w *Watchdog[L]) enqueue(e *Entry[L], now instant) {
-	id := w.laneOf(e)
-	l := w.lanes[id]
-	if l == nil {
-		l = &lane[L]{id: id}
-		w.lanes[id] = l
-		w.peakLanes = max(w.peakLanes, len(w.lanes))
-	}
-	e.lane = int16(id)
-	l.enqueue(e, e.attemptTimeout(now))
-	w.startWorker(l, lingerFor(e.period))
+	e.lane = w.laneOf(e)
+	e.lane.enqueue(e, e.attemptTimeout(now))
+	w.startWorker(e.lane, lingerFor(e.period))
 }
 
 // startWorker starts a worker for the due leases of a lane, after the given wait. It does
 // nothing if a worker is about to take them. It also does nothing if the
 // lane has all its workers: one of them will take the leases. The caller holds mu.
 func (w *Watchdog[L]) startWorker(l *lane[L], wait time.Duration) {
-	if l.lingering || l.workers == w.opts.tuning.InFlight {
-		return
-	}
-	if w.closed {
+	if l.lingering || l.workers == w.opts.tuning.InFlight || w.closed {
 		return
 	}
 	l.lingering = true
@@ -53,6 +45,22 @@ type batch[L any] struct {
 	attemptTimeout time.Duration // the longest attempt timeout
 	deadline       instant       // the latest deadline
 	early          bool          // of a verification
+}
+
+// begin empties the batch, to be sent at that instant.
+func (b *batch[L]) begin(sent instant) {
+	b.entries, b.leases, b.validities = b.entries[:0], b.leases[:0], b.validities[:0]
+	b.sent, b.late, b.attemptTimeout, b.deadline = sent, 0, 0, instant{distantPast, distantPast}
+}
+
+// add adds the lease of an entry.
+func (b *batch[L]) add(e *Entry[L]) {
+	b.entries = append(b.entries, e)
+	b.leases = append(b.leases, e.lease)
+	b.validities = append(b.validities, e.validity)
+	if d := e.deadline(); d.mono > b.deadline.mono {
+		b.deadline = d
+	}
 }
 
 // runWorker renews batches until nothing is due. A Renew that calls runtime.Goexit, as
@@ -75,12 +83,7 @@ func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration, begin int64) {
 		if l.next() != nil { // Renew has called runtime.Goexit
 			w.startWorker(l, 0)
 		}
-		if l.workers == 0 { // nothing is due
-			delete(w.lanes, l.id)
-			if len(w.lanes) == 0 && w.peakLanes > maxKeptLanes {
-				w.lanes, w.peakLanes = make(map[int]*lane[L]), 0 // a map keeps the memory of deleted keys
-			}
-		}
+		w.forget(l)
 		if w.closed {
 			w.signalDrained()
 		}
@@ -93,9 +96,6 @@ func (w *Watchdog[L]) runWorker(l *lane[L], wait time.Duration, begin int64) {
 	}
 }
 
-// maxKeptLanes is the number of lanes for which the map of lanes may keep memory.
-const maxKeptLanes = 64
-
 // fill moves due leases of one queue into b, at most maxBatch. It returns false if
 // nothing is due. The time of sending is read here, before the request, because
 // confirmed renewals count from it.
@@ -104,9 +104,7 @@ func (w *Watchdog[L]) fill(l *lane[L], b *batch[L]) bool {
 		if w.closed {
 			return false
 		}
-		b.entries, b.leases, b.validities = b.entries[:0], b.leases[:0], b.validities[:0]
-		b.sent = w.clock.now()
-		b.late, b.attemptTimeout, b.deadline = 0, 0, instant{distantPast, distantPast}
+		b.begin(w.clock.now())
 		budget := maxPerHold // for entries whose deadline has passed
 		for q := l.next(); q != nil && len(b.entries) == 0 && budget > 0; q = l.next() {
 			w.fillFrom(q, b, &budget)
@@ -129,16 +127,11 @@ func (w *Watchdog[L]) fillFrom(q *queue[L], b *batch[L], budget *int) {
 			continue
 		}
 		e.list.remove(e)
-		b.entries = append(b.entries, e)
-		b.leases = append(b.leases, e.lease)
-		b.validities = append(b.validities, e.validity)
+		b.add(e)
 		late := max(time.Duration(b.sent.mono-e.renewAt)-lingerFor(e.period), 0)
 		w.stats.Late.Add(late)
 		b.late = max(b.late, late)
 		b.attemptTimeout = max(b.attemptTimeout, e.attemptTimeout(b.sent))
-		if d := e.deadline(); d.mono > b.deadline.mono {
-			b.deadline = d
-		}
 	}
 }
 
@@ -148,26 +141,30 @@ var errGoexit = errors.New("renewal: Renew called runtime.Goexit")
 // renew sends a batch and applies its outcomes. The caller holds mu, which is released
 // during the call.
 func (w *Watchdog[L]) renew(l *lane[L], b *batch[L]) {
-	err := errGoexit
-	if l.calls++; l.calls == 1 {
+	// The call ends with the latest deadline of its batch. With the earliest one, a short lease would
+	// take time from healthy leases. Each entry's own timer guards its own deadline.
+	timeout := min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))
+	parent := w.ctx
+	if b.early {
+		timeout, parent = min(timeout, b.attemptTimeout), seam.MarkEarly(parent)
+	} else if l.calls++; l.calls == 1 {
 		l.silentSince = b.sent.mono
 	}
 	if w.calls++; w.calls == 1 {
 		w.wakeMonitor(b.sent.mono+w.interval(), b.sent)
 	}
 	w.unlock()
-	var timeout time.Duration
+	err := errGoexit
 	defer func() {
 		w.mu.Lock()
-		l.calls--
 		w.calls--
-		w.noteReturn(l, b, err, timeout)
-		w.applyOutcomes(l.id, b, err)
+		if !b.early {
+			l.calls--
+			w.noteReturn(l, b, err, timeout)
+		}
+		w.applyOutcomes(l, b, err)
 	}()
-	// The call ends with the latest deadline of its batch. With the earliest one, a short lease would
-	// take time from healthy leases. Each entry's own timer guards its own deadline.
-	timeout = min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))
-	ctx, cancel := context.WithTimeoutCause(w.ctx, timeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(parent, timeout, errNoAnswer)
 	defer cancel()
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.leases))[:len(b.leases)]
 	clear(b.outcomes)
@@ -189,17 +186,14 @@ func (w *Watchdog[L]) noteReturn(l *lane[L], b *batch[L], err error, timeout tim
 	w.noteStall(now)
 	stalled, complete := m.stalls.between(b.sent.mono, now.mono)
 	if delayed, all := m.delays.between(b.sent.mono, now.mono); complete && all && stalled+delayed < b.attemptTimeout/lateDivisor {
-		if w.slow == nil || len(w.slow) >= maxServerChanges {
-			w.slow = make(map[int]slowAnswer)
-		}
-		w.slow[l.id] = slowAnswer{now.mono, took}
+		l.slowAt, l.slowTook = now.mono, took
 	}
 }
 
 // applyOutcomes applies the outcomes of a batch and drops its leases. The caller holds mu.
-func (w *Watchdog[L]) applyOutcomes(lane int, b *batch[L], err error) {
+func (w *Watchdog[L]) applyOutcomes(l *lane[L], b *batch[L], err error) {
 	now, denied := w.clock.now(), 0
-	info := BatchInfo{Lane: lane, Size: len(b.entries), Late: b.late, Took: time.Duration(now.mono - b.sent.mono), Err: err}
+	info := BatchInfo{Lane: l.id, Size: len(b.entries), Late: b.late, Took: time.Duration(now.mono - b.sent.mono), Err: err}
 	for i, e := range b.entries {
 		if i > 0 && i%maxPerHold == 0 {
 			w.yield()
@@ -226,27 +220,65 @@ func (w *Watchdog[L]) applyOutcomes(lane int, b *batch[L], err error) {
 			e.applyOutcome(outcome, err, b.sent, b.validities[i], now)
 		}
 	}
-	w.noteDenials(lane, denied, info.Renewed, b.early, now)
+	w.noteDenials(l, denied, info.Renewed, b.early, now)
 	clear(b.entries)
 	clear(b.leases)
 	w.stats.Batches++
 	w.stats.Renewed += uint64(info.Renewed)
 	w.stats.Unknown += uint64(info.Unknown)
-	w.reportBatch(info)
+	if w.opts.Hooks.BatchDone != nil {
+		w.reportBatch(info)
+	}
 }
 
-// lane is the due leases that fail together, and the workers that renew them. The
-// watchdog's mu guards it. An idle worker takes all due leases, and the leases that
-// become due meanwhile form the next batch. Workers exist only while leases are due. Each
-// worker has its own batch, so a call of Renew that hangs does not affect other batches.
+// lane is the due leases that fail together, the workers that renew them, and what is known
+// about their server. The watchdog's mu guards it. An idle worker takes all due leases, and the
+// leases that become due meanwhile form the next batch. Workers exist only while leases are due.
+// Each worker has its own batch, so a call of Renew that hangs does not affect other batches.
 type lane[L any] struct {
 	id        int
 	queues    []*queue[L]
 	workers   int
 	calls     int  // calls of Renew under way
 	lingering bool // a worker is about to take the due leases
+	early     verification[L]
 
-	silentSince int64 // the latest answer, or when the first call under way was sent, on the monotonic clock
+	// On the monotonic clock.
+	silentSince int64         // the latest answer, or when the first call under way was sent
+	slowAt      int64         // the latest answer that took half of an attempt, while this process was not late
+	slowTook    time.Duration // its time
+	changedAt   int64         // when another server process answered last
+	changedTo   string        // which
+}
+
+// maxLanes is the number of lanes that the watchdog remembers while they have nothing to do.
+const maxLanes = 256
+
+// lane returns a lane, or that of AllLanes, which has no leases. The caller holds mu.
+func (w *Watchdog[L]) lane(id int) *lane[L] {
+	l := w.lanes[id]
+	if l == nil {
+		l = &lane[L]{id: id, changedAt: distantPast, early: verification[L]{begun: distantPast, limit: distantPast, sample: distantPast}}
+		w.lanes[id] = l
+	}
+	return l
+}
+
+// laneOf returns the lane of an entry. The caller holds mu.
+func (w *Watchdog[L]) laneOf(e *Entry[L]) *lane[L] {
+	return w.lane(w.laner.Lane(e.lease))
+}
+
+// oneLane is the Laner of a Renewer that is none.
+type oneLane[L any] struct{}
+
+func (oneLane[L]) Lane(L) int { return 0 }
+
+// forget drops a lane that has nothing to do, if there are too many. The caller holds mu.
+func (w *Watchdog[L]) forget(l *lane[L]) {
+	if len(w.lanes) > maxLanes && l.workers == 0 && !l.early.running && !l.early.passing {
+		delete(w.lanes, l.id)
+	}
 }
 
 // queue is the due leases of a lane whose attempt timeouts differ by less than a factor of

@@ -63,7 +63,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a renewal may outlive its deadline", "renewal/worker.go",
-		"timeout = min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))", "timeout = cmp.Or(w.opts.Timeout, b.attemptTimeout)",
+		"timeout := min(cmp.Or(w.opts.Timeout, b.attemptTimeout), b.sent.until(b.deadline))", "timeout := cmp.Or(w.opts.Timeout, b.attemptTimeout)",
 	},
 	{
 		"a lease is sent after its deadline", "renewal/entry.go",
@@ -119,7 +119,7 @@ var mutants = mutant.List{
 	},
 	{
 		"more renewals at a time than allowed", "renewal/worker.go",
-		"if l.lingering || l.workers == w.opts.tuning.InFlight {", "if l.lingering {",
+		"if l.lingering || l.workers == w.opts.tuning.InFlight || w.closed {", "if l.lingering || w.closed {",
 	},
 
 	{

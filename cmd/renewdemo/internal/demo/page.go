@@ -18,7 +18,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/schedule"
 	"github.com/leasewheel/leasewheel/wheel"
 )
