@@ -20,13 +20,10 @@ func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *ob
 		return nil, errZeroLock
 	}
 	err := checkKey(r.Key)
-	if err == nil {
-		err = c.wrong
+	if err == nil && c.wrong != nil {
+		return nil, c.wrong
 	}
-	if err != nil {
-		return nil, err
-	}
-	if c.terms.MinHold > 0 {
+	if err == nil && c.terms.MinHold > 0 {
 		err = c.checkKept(r.Mode)
 	}
 	if err == nil && c.terms.StateTTL > 0 {
@@ -128,7 +125,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 		err = c.verdict(ctx, a.explained(err), a.taken.Load())
 	}
 	returned = true
-	if err == nil || ctx.Err() == nil && driver.VerdictOf(err) == driver.Taken { // a HeldError names the key itself
+	if err == nil || driver.VerdictOf(err) == driver.Taken { // a HeldError names the key itself
 		return held, err
 	}
 	return nil, failed("", r.Key, err)
@@ -457,7 +454,7 @@ func (a *acquisition) explained(err error) error {
 	if is == wanted { // it has changed meanwhile
 		return err
 	}
-	return textError{fmt.Sprintf("lock: %s is a %s, not a %s", basic.Quote(a.request.Key), is, wanted), err}
+	return textError{fmt.Sprintf("lock: the key is a %s, not a %s", is, wanted), err}
 }
 
 // kindOf names the locks that use a mode.

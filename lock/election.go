@@ -52,7 +52,7 @@ func (e *Election) check() error {
 		return failed("", e.key, err)
 	}
 	if err := checkKey(e.key); err != nil {
-		return err
+		return failed("", e.key, err)
 	}
 	if e.client.wrong != nil {
 		return e.client.wrong

@@ -81,29 +81,32 @@ type (
 	Info = driver.Info
 )
 
-// keyError is an error of the lock of a key. Error formats it on demand and names the key
-// once.
+// keyError is an error of the lock of a key. Error formats it on demand.
 type keyError struct {
 	what string // the operation; "" for an acquisition
 	key  string
 	err  error
 }
 
-// failed returns the error of an operation on a key.
-func failed(what, key string, err error) error { return &keyError{what, key, err} }
+// failed returns the error of an operation on a key. An error of an acquisition that names the key stays as it is.
+func failed(what, key string, err error) error {
+	var named interface{ ofKey() string }
+	if what == "" && errors.As(err, &named) && named.ofKey() == key {
+		return err
+	}
+	return &keyError{what, key, err}
+}
 
 func (e keyError) Error() string {
 	about, why := basic.Quote(e.key), strings.TrimPrefix(basic.Unprefixed(e.err).Error(), "renewal: ")
 	if e.what != "" {
 		about = e.what + " " + about
 	}
-	if strings.Contains(why, about) { // errors of stores may contain it
-		return "lock: " + why
-	}
 	return "lock: " + about + ": " + why
 }
 
 func (e keyError) Unwrap() error { return e.err }
+func (e keyError) ofKey() string { return e.key }
 
 // overdue is how long a request may have no answer when the ctx ends without being held
 // against the store.
@@ -197,8 +200,8 @@ func (e *outcomeError) Error() string {
 	if e.cause != nil {
 		text += ": " + basic.Unprefixed(e.cause).Error()
 	}
-	if e.err == nil || e.cause != nil && (isEnd(e.err) || errors.Is(e.err, e.cause)) &&
-		driver.VerdictOf(e.err) != driver.NotSent { // that tells what the call has waited for, such as a full pool
+	v := driver.VerdictOf(e.err) // NotSent tells what the call has waited for, such as a full pool, and Taken the key
+	if e.err == nil || e.cause != nil && (isEnd(e.err) || errors.Is(e.err, e.cause)) && v != driver.NotSent && v != driver.Taken {
 		return text
 	}
 	kind, more := basic.Unprefixed(e.kind).Error(), basic.Unprefixed(e.err).Error()

@@ -46,9 +46,16 @@ func TestErrorsNameThePackageAndTheKeyOnce(t *testing.T) {
 		b.loseRequests(always(locktest.Acquire, errIO))
 		_, err := b.Mutex("j").TryLock(ctx)
 		says(`lock: "j": store unavailable: connection reset`, err)
-		b.loseRequests(always(locktest.Acquire, fmt.Errorf(`store: acquire "j": %w`, errIO)))
+		b.loseRequests(always(locktest.Acquire, fmt.Errorf("store: acquire: %w", errIO)))
 		_, err = b.Mutex("j").TryLock(ctx)
-		says(`lock: store unavailable: store: acquire "j": connection reset`, err)
+		says(`lock: "j": store unavailable: store: acquire: connection reset`, err)
+		ending, end := context.WithCancelCause(ctx)
+		b.loseRequests(func(context.Context, locktest.Op) error {
+			end(errors.New("out of patience"))
+			return &lock.HeldError{Key: "j"}
+		})
+		_, err = b.Mutex("j").TryLock(ending)
+		says(`lock: not acquired: out of patience: "j" is held by another, or waited for`, err)
 		b.heal()
 
 		require.NoError(t, b.Close(ctx))

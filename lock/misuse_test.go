@@ -143,11 +143,11 @@ func TestMisuse(t *testing.T) {
 
 		for want, err := range map[string]error{
 			// keys
-			`lock: bad key: it is empty`:                                       must(b.Mutex("")),
-			`lock: bad key: "}k" begins with '}'`:                              must(b.Reentrant("}k")),
-			`lock: bad key: ` + cut + ` is 1025 bytes long, the limit is 1024`: must(b.RWMutex(long)),
-			`lock: inspect "": bad key: it is empty`:                           second(b.Inspect(ctx, "")),
-			`lock: force the release of "}": bad key: "}" begins with '}'`:     b.ForceRelease(ctx, "}"),
+			`lock: "": bad key: it is empty`:                                       must(b.Mutex("")),
+			`lock: "}k": bad key: it begins with '}'`:                              must(b.Reentrant("}k")),
+			`lock: ` + cut + `: bad key: it is 1025 bytes long, the limit is 1024`: must(b.RWMutex(long)),
+			`lock: inspect "": bad key: it is empty`:                               second(b.Inspect(ctx, "")),
+			`lock: force the release of "}": bad key: it begins with '}'`:          b.ForceRelease(ctx, "}"),
 
 			// arguments of locks
 			`lock: "k": the limit of a semaphore must be 1 to 100000, got 0`:         must(b.Semaphore("k", 0)),
@@ -217,12 +217,12 @@ func TestTheTextsOfRefusals(t *testing.T) {
 		}
 		assert.EqualError(t, &lock.HeldError{Key: "k"}, `lock: "k" is held by another, or waited for`)
 		assert.EqualError(t, &lock.HeldError{Key: "k", Member: "m"}, `lock: member "m" of "k" is held by another, or waited for`)
-		says(`lock: "mutex" is a mutex, not a semaphore`, b.Semaphore("mutex", 1))
-		says(`lock: "mutex" is a mutex, not a read-write lock`, b.RWMutex("mutex"))
-		says(`lock: "semaphore" is a semaphore, not a mutex`, b.Mutex("semaphore"))
-		says(`lock: "semaphore" is a semaphore, not a batch`, b.Batch("semaphore", "m"))
+		says(`lock: "mutex": the key is a mutex, not a semaphore`, b.Semaphore("mutex", 1))
+		says(`lock: "mutex": the key is a mutex, not a read-write lock`, b.RWMutex("mutex"))
+		says(`lock: "semaphore": the key is a semaphore, not a mutex`, b.Mutex("semaphore"))
+		says(`lock: "semaphore": the key is a semaphore, not a batch`, b.Batch("semaphore", "m"))
 		_, err := b.Semaphore("mutex", 1).Lock(ctx)
-		assert.EqualError(t, err, `lock: "mutex" is a mutex, not a semaphore`)
+		assert.EqualError(t, err, `lock: "mutex": the key is a mutex, not a semaphore`)
 		assert.ErrorIs(t, err, lock.ErrWrongType)
 		require.NoError(t, mutex.Unlock(ctx))
 		require.NoError(t, permit.Unlock(ctx))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -97,9 +96,9 @@ func checkKey(key string) error {
 	case key == "":
 		return fmt.Errorf("%w: it is empty", ErrBadKey)
 	case len(key) > MaxKeyLen:
-		return fmt.Errorf("%w: %s is %d bytes long, the limit is %d", ErrBadKey, basic.Quote(key), len(key), MaxKeyLen)
+		return fmt.Errorf("%w: it is %d bytes long, the limit is %d", ErrBadKey, len(key), MaxKeyLen)
 	case key[0] == '}':
-		return fmt.Errorf("%w: %s begins with '}'", ErrBadKey, basic.Quote(key))
+		return fmt.Errorf("%w: it begins with '}'", ErrBadKey)
 	}
 	return nil
 }

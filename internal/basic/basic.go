@@ -75,23 +75,23 @@ type unprefixed struct{ err error }
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.err.Error(), "lock: ") }
 func (e unprefixed) Unwrap() error { return e.err }
 
-// Failed returns an error that says which operation of a store failed for which key, or nil if err is nil. Its text leaves
-// out the prefix of package lock.
-func Failed(store, verb, key string, err error) error {
+// Failed returns an error that says which operation of a store failed, or nil if err is nil. Its text leaves
+// out the prefix of package lock, which adds the key.
+func Failed(store, verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failureError{store, verb, key, err}
+	return &failureError{store, verb, err}
 }
 
 // failureError makes its text when it is shown, because an outage makes very many failures at a time.
 type failureError struct {
-	store, verb, key string
-	err              error
+	store, verb string
+	err         error
 }
 
 func (f *failureError) Error() string {
-	return f.store + ": " + f.verb + " " + Quote(f.key) + ": " + Unprefixed(f.err).Error()
+	return f.store + ": " + f.verb + ": " + Unprefixed(f.err).Error()
 }
 
 func (f *failureError) Unwrap() error { return f.err }

@@ -19,6 +19,8 @@
 // this package that a store returns is the store's own answer. Deadline and
 // values of the context are the user's.
 //
+// The text of an error names the operation and the reason. Package lock adds the key.
+//
 // Every operation is idempotent for its owner, because any request may be executed
 // late, or twice, or without its answer arriving:
 //

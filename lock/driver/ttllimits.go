@@ -17,7 +17,7 @@ import (
 type TTLLimits struct {
 	// Min and Max are the shortest and the longest TTL of a Request. 0 means MinTTL and MaxTTL.
 	// Acquire and Wait refuse any other TTL, before any IO, with an error that matches ErrBadTTL
-	// and names the key and the bounds. The client refuses such Terms before it calls the store.
+	// and names the bounds. The client refuses such Terms before it calls the store.
 	Min, Max time.Duration
 
 	// Step is the unit of the server. It counts a TTL that is no multiple of Step as the next

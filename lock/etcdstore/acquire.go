@@ -24,7 +24,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	var l driver.Lease
-	err := s.call(ctx, "acquire", r.Key, func(ctx context.Context) (err error) {
+	err := s.call(ctx, "acquire", func(ctx context.Context) (err error) {
 		var st standing
 		l, st, err = s.tryAcquire(ctx, r)
 		if err == nil && l.Token == 0 {

@@ -21,7 +21,7 @@ const (
 
 // Inspect implements [driver.Store]. The token of a free lock is 0.
 func (s *Store) Inspect(ctx context.Context, key string) (info driver.Info, err error) {
-	err = s.call(ctx, "inspect", key, func(ctx context.Context) (err error) {
+	err = s.call(ctx, "inspect", func(ctx context.Context) (err error) {
 		info, err = s.inspect(ctx, key)
 		return err
 	})
@@ -60,7 +60,7 @@ func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, err 
 
 // ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	return s.call(ctx, "force release of", key, func(ctx context.Context) error {
+	return s.call(ctx, "force release", func(ctx context.Context) error {
 		kv, err := s.lock(ctx, key)
 		if err != nil {
 			return err
@@ -94,9 +94,9 @@ func (s *Store) lock(ctx context.Context, key string) (*mvccpb.KeyValue, error) 
 // SetMetadata implements [driver.Store].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if l.Mode != driver.Exclusive {
-		return fmt.Errorf("etcdstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
+		return fmt.Errorf("etcdstore: set metadata: %v: %w", l.Mode, errors.ErrUnsupported)
 	}
-	return s.call(ctx, "set metadata of", l.Key, func(ctx context.Context) error {
+	return s.call(ctx, "set metadata", func(ctx context.Context) error {
 		lock, meta := s.lockKey(l.Key), s.metaKey(l.Key)
 		for range 3 { // a renewal with another TTL may move the lock meanwhile
 			kv, err := s.lock(ctx, l.Key)
@@ -122,14 +122,14 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 // List implements [driver.Store]. The cursor is the last key.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
-		return nil, "", fmt.Errorf("etcdstore: list %q: the cursor is not of this prefix", prefix)
+		return nil, "", errors.New("etcdstore: list: the cursor is not of this prefix")
 	}
 	from := s.lockKey(prefix)
 	if cursor != "" {
 		from = max(from, s.lockKey(cursor)+"\x00")
 	}
 	var got *clientv3.GetResponse
-	err = s.call(ctx, "list", prefix, func(ctx context.Context) (err error) {
+	err = s.call(ctx, "list", func(ctx context.Context) (err error) {
 		got, err = s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.lockKey(prefix))),
 			clientv3.WithKeysOnly(), clientv3.WithLimit(listPage))
 		return err

@@ -121,7 +121,7 @@ func (s *Store) releaseSome(ctx context.Context, batch []driver.Lease, at []int,
 	for n, i := range at {
 		switch {
 		case err != nil:
-			out[i] = s.failed(ctx, "release", batch[i].Key, err)
+			out[i] = s.failed(ctx, "release", err)
 			continue
 		case !answers[n].GetResponseTxn().Succeeded:
 			out[i] = driver.ErrNotHeld

@@ -84,10 +84,10 @@ func savedIn(r driver.Request, answer *clientv3.TxnResponse) (*driver.Saved, err
 // request that attaches the state to it. Each call leaves one at most.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
 	if l.Mode != driver.Exclusive {
-		return fmt.Errorf("etcdstore: save the state of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
+		return fmt.Errorf("etcdstore: save: %v: %w", l.Mode, errors.ErrUnsupported)
 	}
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	return s.call(ctx, "save the state of", l.Key, func(ctx context.Context) error {
+	return s.call(ctx, "save", func(ctx context.Context) error {
 		unused := clientv3.NoLease
 		defer func() { s.revokeUnused(ctx, unused) }()
 		// Another save, or the end of the old state, may come between the requests. Each round that fails so is
@@ -196,7 +196,7 @@ func (s *Store) revokeUnused(ctx context.Context, id clientv3.LeaseID) {
 
 // Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
-	return s.call(ctx, "forget the state of", key, func(ctx context.Context) error {
+	return s.call(ctx, "forget", func(ctx context.Context) error {
 		answer, err := s.client.Delete(ctx, s.stateKey(key), clientv3.WithPrevKV())
 		if err != nil {
 			return err

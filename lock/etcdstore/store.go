@@ -119,14 +119,14 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 // called.
 func (s *Store) Describe() driver.Description { return s.is }
 
-// call runs f, within the time of a request, and returns its error as that of a call about a key.
-func (s *Store) call(ctx context.Context, verb, key string, f func(ctx context.Context) error) error {
+// call runs f, within the time of a request.
+func (s *Store) call(ctx context.Context, verb string, f func(ctx context.Context) error) error {
 	ctx, end, err := s.begin(ctx, maxRequest)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return s.failed(ctx, verb, key, f(ctx))
+	return s.failed(ctx, verb, f(ctx))
 }
 
 // begin is called by each method that asks the server; see storekit.Calls.Begin.
@@ -158,13 +158,13 @@ func (s *Store) redialNow() {
 
 var errNoAnswer = errors.New("no answer in time")
 
-// failed returns the error of a call about a key, see failure. Answers about the lock have no more to say.
-func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+// failed returns the error of a call, see failure. Answers about the lock have no more to say.
+func (s *Store) failed(ctx context.Context, verb string, err error) error {
 	switch driver.VerdictOf(err) {
 	case driver.Done, driver.Taken, driver.NotHeld:
 		return err
 	}
-	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
+	return s.failure(ctx, verb, err)
 }
 
 // failure returns the error of a call. If an answer did not come in time, that is the reason of the
@@ -236,7 +236,7 @@ func (s *Store) check(r driver.Request) error {
 		return fmt.Errorf("etcdstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	}
 	if err := s.is.TTL.Check(r.TTL); err != nil {
-		return fmt.Errorf("etcdstore: %q: %w", r.Key, err)
+		return fmt.Errorf("etcdstore: %w", err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		case ctx.Err() != nil:
 			return driver.Lease{}, w.cancelled(ctx, err)
 		case errors.Is(err, driver.ErrNotAcquired), errors.Is(err, driver.ErrWrongType), errors.Is(err, driver.ErrBadTTL):
-			return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
+			return driver.Lease{}, w.store.failed(ctx, "wait", err)
 		case err != nil:
 			if w.failures++; w.failures > 1 {
 				return driver.Lease{}, w.failed(ctx, err)
@@ -90,7 +90,7 @@ func (w *waiter) failed(ctx context.Context, err error) error {
 	if w.sent {
 		err = driver.SentBefore(err)
 	}
-	return w.store.failed(ctx, "wait for", w.request.Key, err)
+	return w.store.failed(ctx, "wait", err)
 }
 
 // cancelled returns the error after the end of ctx, during a request that returned err.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -219,7 +220,7 @@ func (f *fixture) names(err error, key string, cause, kind error) {
 	if !errors.Is(cause, driver.ErrNotAcquired) {
 		require.ErrorIs(f, err, cause)
 	}
-	assert.ErrorContains(f, err, fmt.Sprintf("%q", key), "the error names the key")
+	assert.Equal(f, 1, strings.Count(err.Error(), fmt.Sprintf("%q", key)), "the error names the key once: %v", err)
 }
 
 // until waits for an event that must happen.

@@ -152,7 +152,7 @@ func (l *leaseState) awaitRenewals(ctx context.Context) error {
 // message with the same id once within two minutes, and Release uses that to keep out a late request.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	var l driver.Lease
-	err := s.call(ctx, r.Mode, "acquire", r.Key, func(ctx context.Context) (err error) {
+	err := s.call(ctx, r.Mode, "acquire", func(ctx context.Context) (err error) {
 		if l, err = s.acquire(ctx, r, entry{}); err != nil {
 			return notSent(err)
 		}

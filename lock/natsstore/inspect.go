@@ -18,7 +18,7 @@ import (
 // Inspect implements [driver.Store]. Info.Token is 0 a second after the lock was released.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	var info driver.Info
-	err := s.call(ctx, driver.Exclusive, "inspect", key, func(ctx context.Context) error {
+	err := s.call(ctx, driver.Exclusive, "inspect", func(ctx context.Context) error {
 		cur, err := s.last(ctx, key)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 
 // ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	return s.call(ctx, driver.Exclusive, "force the release of", key, func(ctx context.Context) error {
+	return s.call(ctx, driver.Exclusive, "force release", func(ctx context.Context) error {
 		var seen entry
 		_, err := s.replace(ctx, key, attempts{}, func(cur entry) (record, time.Duration, error) {
 			if cur.isFree() || seen.seq != 0 && (cur.Token != seen.Token || cur.State != seen.State) { // the holder is gone
@@ -62,7 +62,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 // second, because the server counts seconds. That of a lease whose last message this Store has not
 // sent may move by up to its TTL.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	return s.call(ctx, l.Mode, "set the metadata of", l.Key, func(ctx context.Context) error {
+	return s.call(ctx, l.Mode, "set metadata", func(ctx context.Context) error {
 		_, err := s.rewrite(ctx, l, func(r *record) { r.Metadata = []byte(metadata) })
 		return err
 	})
@@ -102,7 +102,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	}
 	var messages []*jetstream.RawStreamMsg
 	more := false
-	err = s.call(ctx, driver.Exclusive, "list", prefix, func(ctx context.Context) (err error) {
+	err = s.call(ctx, driver.Exclusive, "list", func(ctx context.Context) (err error) {
 		if messages, more, err = s.read(ctx, seq); err != nil {
 			err = contextCause(ctx, err)
 		}

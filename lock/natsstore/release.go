@@ -15,7 +15,7 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	return s.call(ctx, driver.Exclusive, "release", l.Key, func(ctx context.Context) error { return s.release(ctx, l) })
+	return s.call(ctx, driver.Exclusive, "release", func(ctx context.Context) error { return s.release(ctx, l) })
 }
 
 func (s *Store) release(ctx context.Context, l driver.Lease) error {
@@ -99,5 +99,5 @@ func (s *Store) released(ctx context.Context, l driver.Lease, m pending) error {
 	if errors.Is(err, errConflict) {
 		return s.Release(ctx, l)
 	}
-	return s.failed(ctx, "release", l.Key, err)
+	return s.failed(ctx, "release", err)
 }

@@ -108,7 +108,7 @@ func (s *Store) withState(ctx context.Context, l driver.Lease) (driver.Lease, er
 // A replicated stream refuses renewals while a save is not stored yet. So Save waits for the renewals
 // under way: one that meets a save gets through before the next save begins.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
-	return s.call(ctx, l.Mode, "save the state of", l.Key, func(ctx context.Context) error { return s.save(ctx, l, number, data, ttl) })
+	return s.call(ctx, l.Mode, "save", func(ctx context.Context) error { return s.save(ctx, l, number, data, ttl) })
 }
 
 func (s *Store) save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
@@ -178,7 +178,7 @@ func (s *Store) sureSeq(ctx context.Context, l driver.Lease, state *leaseState) 
 // Forget implements [driver.Store]. A stream cannot delete without another right, so Forget
 // publishes an empty message, which stays for a second.
 func (s *Store) Forget(ctx context.Context, key string) error {
-	return s.call(ctx, driver.Exclusive, "forget the state of", key, func(ctx context.Context) error {
+	return s.call(ctx, driver.Exclusive, "forget", func(ctx context.Context) error {
 		_, err := s.publish(ctx, s.stateMessage(key, nil, markerTTL))
 		return err
 	})

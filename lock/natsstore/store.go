@@ -288,15 +288,15 @@ func (s *Store) begin(ctx context.Context, mode driver.Mode) error {
 	return nil
 }
 
-// call runs f within the time of a call, and returns its error as that of a call about a key.
-func (s *Store) call(ctx context.Context, mode driver.Mode, verb, key string, f func(ctx context.Context) error) error {
+// call runs f within the time of a call.
+func (s *Store) call(ctx context.Context, mode driver.Mode, verb string, f func(ctx context.Context) error) error {
 	err := s.begin(ctx, mode)
 	if err == nil {
 		bounded, cancel := bound(ctx, s.bound)
 		defer cancel()
 		err = f(bounded)
 	}
-	return s.failed(ctx, verb, key, err)
+	return s.failed(ctx, verb, err)
 }
 
 // hasClosed reports whether an error comes from Close.
@@ -304,9 +304,9 @@ func (s *Store) hasClosed(err error) bool {
 	return errors.Is(err, driver.ErrStoreClosed) || errors.Is(err, nats.ErrConnectionClosed) && s.js.Conn().IsClosed()
 }
 
-// failed returns the error of a call about a key. Answers about locks, and reasons why the call did
+// failed returns the error of a call. Answers about locks, and reasons why the call did
 // not begin, have no more to say.
-func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+func (s *Store) failed(ctx context.Context, verb string, err error) error {
 	switch {
 	case s.hasClosed(err):
 		return driver.ErrStoreClosed
@@ -316,7 +316,7 @@ func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
 	case ctx.Err() != nil:
 		return because(s.js, s.of, err)
 	}
-	return fmt.Errorf("natsstore: %s %q: %w", verb, key, because(s.js, s.of, err))
+	return fmt.Errorf("natsstore: %s: %w", verb, because(s.js, s.of, err))
 }
 
 func (s *Store) subject(key string) string     { return s.prefix + ".k." + encodeName(key) }

@@ -136,7 +136,7 @@ func (w *waiter) failed(ctx context.Context, err error, began time.Time) error {
 		if !w.queued && !w.unanswered { // all its requests count
 			err = notSent(err)
 		}
-		return w.store.failed(ctx, "wait for", w.request.Key, err)
+		return w.store.failed(ctx, "wait", err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // Acquire implements [driver.Store].
 func (q *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	if err := q.Describe().TTL.Check(r.TTL); err != nil {
-		return driver.Lease{}, fmt.Errorf("quorumstore: %s: %w", basic.Quote(r.Key), basic.Unprefixed(err))
+		return driver.Lease{}, fmt.Errorf("quorumstore: %w", basic.Unprefixed(err))
 	}
 	g, err := q.grantFor(ctx, &r)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	lease, err := s.acquire(ctx, r)
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
-		err = failed("acquire", r.Key, err)
+		err = failed("acquire", err)
 	}
 	return lease, err
 }
@@ -89,7 +89,7 @@ func (s *Store) send(ctx context.Context, r *driver.Request, st *leaseState, wai
 
 // Release implements [driver.Store]. It wakes waiters in all processes; see [Store.Wait].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	return failed("release", l.Key, s.release(ctx, &l))
+	return failed("release", s.release(ctx, &l))
 }
 
 func (s *Store) release(ctx context.Context, l *driver.Lease) error {

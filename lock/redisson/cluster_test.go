@@ -173,7 +173,7 @@ func namesWithBraces(t *testing.T, rdb *redis.ClusterClient) {
 	for _, key := range []string{"a{b", "{}a", "}a"} {
 		_, err := s.Acquire(t.Context(), request(ann, key, driver.Exclusive))
 		require.ErrorIs(t, err, driver.ErrBadKey, key)
-		require.ErrorContains(t, err, "redisson: acquire ", key)
+		require.ErrorContains(t, err, "redisson: acquire: ", key)
 	}
 	l, err := s.Acquire(t.Context(), request(ann, "a{b}", driver.Exclusive))
 	require.NoError(t, err)

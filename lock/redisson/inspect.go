@@ -22,7 +22,7 @@ const maxHolders = 16
 // KindFencedLock. The places of waiters are known for an RFairLock only.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspect(ctx, key)
-	return info, failed("inspect", key, err)
+	return info, failed("inspect", err)
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (driver.Info, error) {
@@ -108,7 +108,7 @@ func (s *Store) parseInfo(reply any) (driver.Info, error) {
 // ForceRelease implements [driver.Store], as forceUnlock does in Redisson. It frees a lock of any
 // kind. Redisson does not notify the holder: its unlock fails.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	return failed("force the release of", key, s.forceRelease(ctx, key))
+	return failed("force release", s.forceRelease(ctx, key))
 }
 
 func (s *Store) forceRelease(ctx context.Context, key string) error {

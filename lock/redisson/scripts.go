@@ -151,5 +151,5 @@ func millis(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// failed returns an error that says which operation failed for which key.
-func failed(verb, key string, err error) error { return basic.Failed("redisson", verb, key, err) }
+// failed returns an error that says which operation failed.
+func failed(verb string, err error) error { return basic.Failed("redisson", verb, err) }

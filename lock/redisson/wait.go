@@ -34,7 +34,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	lease, err := w.wait(ctx)
 	lease.Unanswered = w.unanswered
 	if err != nil {
-		err = failed("wait for", r.Key, err)
+		err = failed("wait", err)
 		if w.queued || w.unanswered {
 			err = driver.SentBefore(err)
 		}

@@ -261,7 +261,6 @@ func TestALongReaderIsRefusedBeforeAnyIO(t *testing.T) {
 		for _, err := range []error{acquired, waited, renewed} {
 			require.ErrorIs(t, err, driver.ErrBadTTL)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
-			assert.ErrorContains(t, err, `"the key"`)
 			assert.ErrorContains(t, err, want)
 		}
 		r.TTL = s.options.WatchdogTTL

@@ -18,7 +18,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 			info, err = shared, failure
 		}
 	}
-	return info, failed("inspect", key, err)
+	return info, failed("inspect", err)
 }
 
 func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, error) {
@@ -38,7 +38,7 @@ func (s *Store) inspectExclusive(ctx context.Context, key string) (driver.Info, 
 // holders. Further requests take the lock from the holders of these tokens, about 400 of
 // them at a time. If ctx ends before the last request, the other holders keep their leases.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	return failed("force the release of", key, s.forceRelease(ctx, key))
+	return failed("force release", s.forceRelease(ctx, key))
 }
 
 func (s *Store) forceRelease(ctx context.Context, key string) error {

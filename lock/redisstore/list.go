@@ -35,7 +35,7 @@ const keysPerScan = 500
 // has. And a slot may be moved away and back. So do not rely on a List during a resharding.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	keys, next, err = s.list(ctx, prefix, cursor)
-	return keys, next, failed("list", prefix, err)
+	return keys, next, failed("list", err)
 }
 
 func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {

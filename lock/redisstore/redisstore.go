@@ -199,11 +199,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	default:
 		err = errGivenUp
 	}
-	return driver.Lease{}, failed("acquire", r.Key, s.nameForeign(ctx, &r, err))
+	return driver.Lease{}, failed("acquire", s.nameForeign(ctx, &r, err))
 }
 
 // nameForeign returns err, the error of a request for a lock. If that is driver.ErrWrongType, the text of the result names
-// the key of Redis that is no part of such a lock, and its type. That needs the right +type; without it the text names the key of the lock.
+// the key of Redis that is no part of such a lock, and its type. That needs the right +type.
 func (s *Store) nameForeign(ctx context.Context, r *driver.Request, err error) error {
 	if !errors.Is(err, driver.ErrWrongType) {
 		return err
@@ -293,7 +293,7 @@ func (s *Store) ReportEvents(report func(renewal.Event)) {
 // over the lease.
 func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 	if err := checkImport(&l); err != nil {
-		return driver.Lease{}, failed("import the lease of", l.Key, err)
+		return driver.Lease{}, failed("import", err)
 	}
 	imported := s.lease(l.Request, l.Token, l.Sent)
 	imported.Unanswered = l.Unanswered
@@ -311,7 +311,7 @@ func checkImport(l *driver.Lease) error {
 // unless it is kept; see [driver.Description.Keeps].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if err := check(&l.Request, false); err != nil {
-		return failed("release", l.Key, err)
+		return failed("release", err)
 	}
 	sc, args, c := s.releaseArgs(&l)
 	reply, err := s.redis.Run(ctx, sc, l.Owner, args)
@@ -322,7 +322,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 		}
 	}
 	if err != nil {
-		return failed("release", l.Key, err)
+		return failed("release", err)
 	}
 	return nil
 }

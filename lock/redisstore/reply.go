@@ -222,5 +222,5 @@ func parseExpiry(item any) (time.Duration, bool) {
 	return time.Duration(max(ms, 0)) * time.Millisecond, true
 }
 
-// failed returns an error that says which operation failed for which key.
-func failed(verb, key string, err error) error { return basic.Failed("redisstore", verb, key, err) }
+// failed returns an error that says which operation failed.
+func failed(verb string, err error) error { return basic.Failed("redisstore", verb, err) }

@@ -20,7 +20,7 @@ import (
 // does not confirm it.
 func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []byte, ttl time.Duration) error {
 	text := string(data) // a copy, because go-redis may still write it after the call
-	return failed("save the state of", l.Key, s.keep(ctx, &l, "a state", stateEnd, saveScript, number, &text, ttl.Milliseconds()))
+	return failed("save", s.keep(ctx, &l, "a state", stateEnd, saveScript, number, &text, ttl.Milliseconds()))
 }
 
 // keep runs a script that writes a key beside an exclusive lock for its holder.
@@ -42,7 +42,7 @@ func (s *Store) keep(ctx context.Context, l *driver.Lease, what, end string, sc 
 
 // Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
-	return failed("forget the state of", key, s.forgetState(ctx, key))
+	return failed("forget", s.forgetState(ctx, key))
 }
 
 func (s *Store) forgetState(ctx context.Context, key string) error {
@@ -77,5 +77,5 @@ const metadataTTL = 365 * 24 * time.Hour
 // SetMetadata implements [driver.Store] in mode Exclusive. The server forgets the
 // metadata after a year, and Inspect then shows those of the Acquire again.
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
-	return failed("set the metadata of", l.Key, s.keep(ctx, &l, "metadata", metadataEnd, metadataScript, &metadata, metadataTTL.Milliseconds()))
+	return failed("set metadata", s.keep(ctx, &l, "metadata", metadataEnd, metadataScript, &metadata, metadataTTL.Milliseconds()))
 }

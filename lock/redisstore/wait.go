@@ -46,7 +46,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (leas
 		err = s.redis.Begin(ctx)
 	}
 	if err != nil {
-		return driver.Lease{}, failed("wait for", r.Key, err)
+		return driver.Lease{}, failed("wait", err)
 	}
 	defer s.redis.End()
 	name, place := wireOwner(&r), s.place(r.TTL)
@@ -85,7 +85,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (leas
 	if err == nil {
 		return lease, nil
 	}
-	err = failed("wait for", r.Key, s.nameForeign(ctx, &r, err))
+	err = failed("wait", s.nameForeign(ctx, &r, err))
 	if answered || lease.Unanswered {
 		err = driver.SentBefore(err)
 	}

@@ -170,7 +170,7 @@ func TestACancelledWaitReportsUnansweredPolls(t *testing.T) {
 	cancel(cause)
 	w := <-done
 	require.ErrorIs(t, w.err, cause)
-	require.ErrorContains(t, w.err, `wait for "k"`)
+	require.ErrorContains(t, w.err, "redisstore: wait: ")
 	secretless(t, w.err, r.Owner)
 	assert.False(t, w.Unanswered)
 	require.ErrorIs(t, s.Release(t.Context(), driver.Lease{Request: r}), driver.ErrNotHeld)

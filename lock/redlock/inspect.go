@@ -15,7 +15,7 @@ import (
 // is made from a hash of the value of the key, which is a secret. ExpiresIn is 0 for a lock without an expiry.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, _, err := s.inspect(ctx, key)
-	return info, failed("inspect", key, err)
+	return info, failed("inspect", err)
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (info driver.Info, owner string, err error) {
@@ -58,7 +58,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 		l := driver.Lease{Request: driver.Request{Key: key, Owner: owner, TTL: time.Second}} // a release ignores the TTL
 		err = s.release(ctx, &l)
 	}
-	return failed("force the release of", key, err)
+	return failed("force release", err)
 }
 
 // ReportEvents implements [driver.Store].

@@ -108,7 +108,7 @@ func (s *Store) Describe() driver.Description {
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, error) {
 	l, err := s.acquire(ctx, r)
 	if err != nil && !errors.As(err, new(*driver.HeldError)) { // a HeldError names the key itself
-		err = failed("acquire", r.Key, err)
+		err = failed("acquire", err)
 	}
 	return l, err
 }
@@ -138,7 +138,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	return failed("release", l.Key, s.release(ctx, &l))
+	return failed("release", s.release(ctx, &l))
 }
 
 func (s *Store) release(ctx context.Context, l *driver.Lease) error {
@@ -176,7 +176,7 @@ func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
 		err = fmt.Errorf("the token must be 0, because this store has none, got %d", l.Token)
 	}
 	if err != nil {
-		return driver.Lease{}, failed("import the lease of", l.Key, err)
+		return driver.Lease{}, failed("import", err)
 	}
 	l.State = nil
 	return l, nil

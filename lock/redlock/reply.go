@@ -54,5 +54,5 @@ func parseLeft(item any) (time.Duration, error) {
 
 var errGivenUp = fmt.Errorf("the owner was given up by an earlier release: %w", driver.ErrNotAcquired)
 
-// failed returns an error that says which operation failed for which key.
-func failed(verb, key string, err error) error { return basic.Failed("redlock", verb, key, err) }
+// failed returns an error that says which operation failed.
+func failed(verb string, err error) error { return basic.Failed("redlock", verb, err) }

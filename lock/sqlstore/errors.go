@@ -48,12 +48,12 @@ func (e noConnError) Error() string {
 
 func (e noConnError) Unwrap() error { return e.err }
 
-// failed returns an error that says which operation failed for which key, or nil.
-func failed(verb, key string, err error) error {
+// failed returns an error that says which operation failed, or nil.
+func failed(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return basic.Failed("sqlstore", verb, key, err)
+	return basic.Failed("sqlstore", verb, err)
 }
 
 // isPermanent reports whether another try would return the same error.

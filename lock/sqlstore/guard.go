@@ -99,15 +99,16 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Holder) error {
 	case held == nil:
 		return errors.New("sqlstore: guard: the lock is nil")
 	}
-	if err := held.Err(); err != nil {
-		return failed("guard", held.Key(), err)
-	}
 	key, token := held.Key(), held.Token()
+	refused := func(err error) error { return failed("guard "+basic.Quote(key), err) }
+	if err := held.Err(); err != nil {
+		return refused(err)
+	}
 	if token == 0 || token > math.MaxInt64 {
-		return failed("guard", key, fmt.Errorf("its token is %d: a lock of another store, or of several keys", token))
+		return refused(fmt.Errorf("its token is %d: a lock of another store, or of several keys", token))
 	}
 	if err := basic.Cause(ctx); err != nil {
-		return failed("guard", key, err)
+		return refused(err)
 	}
 	err := s.locateOnce(ctx, func() (Options, error) { return s.dialect.locate(ctx, tx, s.options) })
 	ok := false
@@ -116,11 +117,11 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Holder) error {
 	}
 	switch why := context.Cause(ctx); {
 	case err != nil && why != nil && !errors.Is(err, why):
-		return failed("guard", key, fmt.Errorf("%w: %w", err, why))
+		return refused(fmt.Errorf("%w: %w", err, why))
 	case err != nil:
-		return failed("guard", key, err)
+		return refused(err)
 	case !ok:
-		return failed("guard", key, fmt.Errorf("%w: the grant with token %d has ended", driver.ErrLost, token))
+		return refused(fmt.Errorf("%w: the grant with token %d has ended", driver.ErrLost, token))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // grant, until a Sweep removes the row.
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (driver.Info, error) { return s.inspect(ctx, c, key) })
-	return info, failed("inspect", key, err)
+	return info, failed("inspect", err)
 }
 
 func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driver.Info, err error) {
@@ -78,7 +78,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 		}
 		return struct{}{}, err
 	})
-	return failed("force release of", key, err)
+	return failed("force release", err)
 }
 
 // SetMetadata implements [driver.Store].
@@ -102,5 +102,5 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		}
 		return struct{}{}, err
 	})
-	return failed("set the metadata of", l.Key, err)
+	return failed("set metadata", err)
 }

@@ -25,7 +25,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 		return readPage(c.QueryContext(ctx, s.texts.list, []byte(max(string(keyAfter(cursor)), prefix)), endOf(prefix)))
 	})
 	if err != nil {
-		return nil, "", failed("list keys with prefix", prefix, err)
+		return nil, "", failed("list", err)
 	}
 	return p.keys, p.next, nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -40,7 +39,7 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if errors.Is(err, driver.ErrNotHeld) {
 		return err
 	}
-	return failed("release", l.Key, err)
+	return failed("release", err)
 }
 
 // checkRelease returns an error for a lease that is in no database.
@@ -49,7 +48,7 @@ func checkRelease(l driver.Lease) error {
 		return err
 	}
 	if !isOwner(l.Owner) || l.Key == "" || len(l.Key) > driver.MaxKeyLen {
-		return fmt.Errorf("sqlstore: release %s: %w: no such key or owner", basic.Quote(l.Key), driver.ErrNotHeld)
+		return fmt.Errorf("sqlstore: release: %w: no such key or owner", driver.ErrNotHeld)
 	}
 	return nil
 }

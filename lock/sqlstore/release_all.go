@@ -29,7 +29,7 @@ func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []erro
 			return released, err
 		})
 		for _, i := range index {
-			out[i], done[i] = failed("release", batch[i].Key, err), err != nil
+			out[i], done[i] = failed("release", err), err != nil
 		}
 		if err == nil {
 			for _, i := range released {

@@ -39,7 +39,7 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 		}
 		return struct{}{}, err
 	})
-	return failed("save the state of", l.Key, err)
+	return failed("save", err)
 }
 
 // Forget implements [driver.Store].
@@ -47,7 +47,7 @@ func (s *Store) Forget(ctx context.Context, key string) error {
 	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
 		return s.dialect.update(ctx, c, s.texts.forgetState, []byte(key))
 	})
-	return failed("forget the state of", key, err)
+	return failed("forget", err)
 }
 
 // withState adds the state to the answer to a request that was granted and asks for it. The statement that

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -77,7 +76,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	sent := time.Now()
 	a, err := s.acquire(ctx, r)
 	if err != nil {
-		return driver.Lease{}, failed("acquire", r.Key, err)
+		return driver.Lease{}, failed("acquire", err)
 	}
 	if !a.granted {
 		return driver.Lease{}, a.held(r.Key)
@@ -153,13 +152,13 @@ func checkRequest(r driver.Request) error {
 	}
 	switch {
 	case r.Key == "" || len(r.Key) > driver.MaxKeyLen:
-		return fmt.Errorf("sqlstore: %w: %s has %d bytes, want 1 to %d", driver.ErrBadKey, basic.Quote(r.Key), len(r.Key), driver.MaxKeyLen)
+		return fmt.Errorf("sqlstore: %w: it has %d bytes, want 1 to %d", driver.ErrBadKey, len(r.Key), driver.MaxKeyLen)
 	case !isOwner(r.Owner):
-		return fmt.Errorf("sqlstore: the owner of a request for %s has %d bytes, want 2 to %d", basic.Quote(r.Key), len(r.Owner), maxOwnerLen)
+		return fmt.Errorf("sqlstore: the owner has %d bytes, want 2 to %d", len(r.Owner), maxOwnerLen)
 	case r.TTL <= 0 || r.TTL > driver.MaxTTL:
-		return fmt.Errorf("sqlstore: %w: %v for %s, want up to %v", driver.ErrBadTTL, r.TTL, basic.Quote(r.Key), driver.MaxTTL)
+		return fmt.Errorf("sqlstore: %w: %v, want up to %v", driver.ErrBadTTL, r.TTL, driver.MaxTTL)
 	case len(r.Metadata()) > driver.MaxMetadataLen:
-		return fmt.Errorf("sqlstore: the metadata of %s have %d bytes, want at most %d", basic.Quote(r.Key), len(r.Metadata()), driver.MaxMetadataLen)
+		return fmt.Errorf("sqlstore: the metadata have %d bytes, want at most %d", len(r.Metadata()), driver.MaxMetadataLen)
 	}
 	return nil
 }

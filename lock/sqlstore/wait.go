@@ -44,7 +44,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 	}
 	err := w.wait(ctx)
 	if err != nil {
-		err = failed("wait for", r.Key, err)
+		err = failed("wait", err)
 		if !w.sent {
 			err = driver.NotSent.Error(err)
 		}

@@ -28,7 +28,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 		return driver.Lease{}, err
 	}
 	var l driver.Lease
-	err := s.call(ctx, "acquire", r.Key, func(ctx context.Context) error {
+	err := s.call(ctx, "acquire", func(ctx context.Context) error {
 		return s.withRoom(ctx, r, func(c *client) (err error) {
 			l, err = c.acquire(ctx, r)
 			return err

@@ -33,7 +33,7 @@ func (s *client) fresh(ctx context.Context, key string) ([]node, error) {
 // Inspect implements [driver.Store]. The token of a free lock is 0. ExpiresIn is the TTL of the
 // acquisition, because the server does not know when the holder has renewed its lease.
 func (s *Store) Inspect(ctx context.Context, key string) (info driver.Info, err error) {
-	err = s.call(ctx, "inspect", key, func(ctx context.Context) error {
+	err = s.call(ctx, "inspect", func(ctx context.Context) error {
 		c, err := s.first(), zk.ErrNoNode
 		for tries := 0; tries < attempts && errors.Is(err, zk.ErrNoNode); tries++ {
 			var all []node
@@ -90,7 +90,7 @@ func tokenOf(n seen) uint64 { return uint64(n.stat.Czxid) } //nolint:gosec // a 
 
 // ForceRelease implements [driver.Store]. It removes the nodes of all holders, one by one.
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	return s.call(ctx, "force release of", key, func(ctx context.Context) error {
+	return s.call(ctx, "force release", func(ctx context.Context) error {
 		c := s.first()
 		all, err := c.fresh(ctx, key)
 		if err != nil {
@@ -112,9 +112,9 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 // SetMetadata implements [driver.Store].
 func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string) error {
 	if _, ok := letters[l.Mode]; !ok {
-		return fmt.Errorf("zkstore: set metadata of %q: %v: %w", l.Key, l.Mode, errors.ErrUnsupported)
+		return fmt.Errorf("zkstore: set metadata: %v: %w", l.Mode, errors.ErrUnsupported)
 	}
-	return s.call(ctx, "set metadata of", l.Key, func(ctx context.Context) error { return s.first().setMetadata(ctx, l, metadata) })
+	return s.call(ctx, "set metadata", func(ctx context.Context) error { return s.first().setMetadata(ctx, l, metadata) })
 }
 
 func (s *client) setMetadata(ctx context.Context, l driver.Lease, metadata string) error {
@@ -143,11 +143,11 @@ func (s *client) setMetadata(ctx context.Context, l driver.Lease, metadata strin
 // locks below the root, because a server gives no part of them.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
 	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
-		return nil, "", fmt.Errorf("zkstore: list %q: the cursor is not of this prefix", prefix)
+		return nil, "", errors.New("zkstore: list: the cursor is not of this prefix")
 	}
 	var page []string
 	var held []bool
-	err = s.call(ctx, "list", prefix, func(ctx context.Context) (err error) {
+	err = s.call(ctx, "list", func(ctx context.Context) (err error) {
 		c := s.first()
 		if page, next, err = c.page(ctx, prefix, cursor); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // Release implements [driver.Store]. A Release with Unanswered is remembered by this Store only: the
 // requests of a session are executed in order, so no other Store has a late Acquire of the owner.
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	return s.call(ctx, "release", l.Key, func(ctx context.Context) error {
+	return s.call(ctx, "release", func(ctx context.Context) error {
 		if l.Unanswered {
 			s.giveUp(l.Owner)
 		}

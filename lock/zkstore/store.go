@@ -173,14 +173,14 @@ func (s *Store) Describe() driver.Description {
 	}
 }
 
-// call runs f within the time that the servers need to answer, and returns its error as that of a call about a key.
-func (s *Store) call(ctx context.Context, verb, key string, f func(ctx context.Context) error) error {
+// call runs f within the time that the servers need to answer.
+func (s *Store) call(ctx context.Context, verb string, f func(ctx context.Context) error) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return s.failed(ctx, verb, key, f(ctx))
+	return s.failed(ctx, verb, f(ctx))
 }
 
 // begin begins a call that the servers have enough time to answer; see storekit.Calls.Begin.
@@ -192,13 +192,13 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return s.calls.Begin(ctx, bound)
 }
 
-// failed returns the error of a call about a key. Answers about the lock have no more to say.
-func (s *Store) failed(ctx context.Context, verb, key string, err error) error {
+// failed returns the error of a call. Answers about the lock have no more to say.
+func (s *Store) failed(ctx context.Context, verb string, err error) error {
 	switch driver.VerdictOf(err) {
 	case driver.Done, driver.Taken, driver.NotHeld:
 		return err
 	}
-	return s.failure(ctx, fmt.Sprintf("%s %q", verb, key), err)
+	return s.failure(ctx, verb, err)
 }
 
 // failure returns the error of a call: the cause of ctx if the caller or Close has ended it.
@@ -219,7 +219,7 @@ func (s *Store) check(r driver.Request) error {
 		return fmt.Errorf("zkstore: %v: %w", r.Mode, errors.ErrUnsupported)
 	}
 	if err := s.Describe().TTL.Check(r.TTL); err != nil {
-		return fmt.Errorf("zkstore: %q: %w", r.Key, err)
+		return fmt.Errorf("zkstore: %w", err)
 	}
 	return nil
 }

@@ -57,10 +57,10 @@ func (w *waiter) wait(ctx context.Context) (driver.Lease, error) {
 		case ctx.Err() != nil:
 			return driver.Lease{}, w.cancelled(ctx)
 		case errors.Is(err, driver.ErrNotAcquired), errors.Is(err, driver.ErrWrongType):
-			return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
+			return driver.Lease{}, w.store.failed(ctx, "wait", err)
 		case err != nil:
 			if w.failures++; w.failures > 1 {
-				return driver.Lease{}, w.store.failed(ctx, "wait for", w.request.Key, err)
+				return driver.Lease{}, w.store.failed(ctx, "wait", err)
 			}
 			_ = basic.Sleep(ctx, failurePause)
 			continue

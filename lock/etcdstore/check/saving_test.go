@@ -190,7 +190,7 @@ func TestAForeignState(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, s.Save(t.Context(), l, 1, nil, time.Minute), driver.ErrWrongType)
 		_, err = s.Acquire(t.Context(), l.Request)
-		require.EqualError(t, err, `etcdstore: acquire "k": the key of the state holds something else`)
+		require.EqualError(t, err, `etcdstore: acquire: the key of the state holds something else`)
 		require.NoError(t, s.Release(t.Context(), l))
 		_, err = s.Acquire(t.Context(), stateful("b:1"))
 		require.Error(t, err)

@@ -38,7 +38,7 @@ type releasing[S any] struct {
 // fail implements judge.
 func (r *releasing[S]) fail(items []Item[S], err error) {
 	for i := range items {
-		r.out[items[i].index] = basic.Failed(r.plan.Store, "release", items[i].Lease.Key, err)
+		r.out[items[i].index] = basic.Failed(r.plan.Store, "release", err)
 	}
 }
 

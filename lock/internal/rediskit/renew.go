@@ -30,12 +30,12 @@ func Renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []r
 	case r.err == nil:
 		return nil
 	case len(batch) == 1:
-		return basic.Failed(p.Store, "renew", batch[0].Key, r.err)
+		return basic.Failed(p.Store, "renew", r.err)
 	}
-	return fmt.Errorf("%s: renew %s and others, %d of %d without an answer: %w", p.Store, basic.Quote(batch[0].Key), r.unknown, len(batch), r.err)
+	return fmt.Errorf("%s: renew: %d of %d without an answer: %w", p.Store, r.unknown, len(batch), r.err)
 }
 
-// RenewOne renews a lease. Its error, which says why the outcome is unknown, does not name the key.
+// RenewOne renews a lease. Its error says why the outcome is unknown.
 func RenewOne[S any](ctx context.Context, p *Plan[S], l driver.Lease) (renewal.Outcome, error) {
 	var out [1]renewal.Outcome
 	err := Renew(ctx, p, []driver.Lease{l}, out[:])

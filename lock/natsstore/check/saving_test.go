@@ -131,7 +131,7 @@ func TestAForeignState(t *testing.T) {
 		require.NoError(t, err)
 		r := driver.Request{Key: "k", Owner: "a:" + payload, TTL: time.Hour, Attrs: &driver.Attrs{Stateful: true}}
 		_, err = s.Acquire(t.Context(), r)
-		require.EqualError(t, err, `natsstore: acquire "k": the subject of the state holds something else`)
+		require.EqualError(t, err, `natsstore: acquire: the subject of the state holds something else`)
 		require.NotErrorIs(t, err, driver.ErrWrongType)
 		require.NoError(t, s.Release(t.Context(), driver.Lease{Request: r, Unanswered: true}), "it was granted")
 	}
