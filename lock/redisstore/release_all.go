@@ -41,7 +41,7 @@ func (s *Store) loadRelease(l *driver.Lease, it *item) error {
 func (s *Store) addRelease(b *redisconn.Batch, items []item) {
 	if items[0].Alone {
 		sc, args, _ := s.releaseArgs(items[0].Lease)
-		copy(b.Add(s.redis.Accepted(sc), len(args)), args)
+		copy(b.Add(s.redis.Accepted(sc, 1), len(args)), args)
 		return
 	}
 	n, keys := len(items), 2*len(items)

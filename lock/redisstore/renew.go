@@ -63,7 +63,7 @@ func addRenewal(b *redisconn.Batch, items []item) {
 	case items[0].Step > 0 && items[0].State.shared:
 		addStep(b, &items[0])
 	case items[0].State.shared: // three keys each
-		args := b.Add(sharedRenewScript, 3+3*n+1+n)
+		args := b.Add(items[0].State.store.redis.Accepted(sharedRenewScript, n), 3+3*n+1+n)
 		args[2], args[3+3*n] = 3*n, ttl
 		for k := range items {
 			st := items[k].State
@@ -82,7 +82,7 @@ func addRenewal(b *redisconn.Batch, items []item) {
 		if items[0].Yields && items[0].Step == 0 {
 			named = 2 * n
 		}
-		args := b.Add(items[0].State.store.redis.Accepted(renewScript), 3+named+1+n)
+		args := b.Add(items[0].State.store.redis.Accepted(renewScript, n), 3+named+1+n)
 		args[2], args[3+named] = named, ttl
 		for k := range items {
 			st := items[k].State

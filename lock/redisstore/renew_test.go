@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/redisconn"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -25,6 +26,27 @@ func TestInvalidLeasesDoNotDisturbTheirBatch(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrBadKey, "the error is that of the first invalid lease")
 	require.ErrorContains(t, err, "2 of 4")
 	assert.Equal(t, []renewal.Outcome{renewal.Unknown, renewal.Renewed, renewal.Unknown, renewal.Renewed}, out)
+}
+
+// A server may refuse scripts of several leases after their number was chosen. The script of one lease would renew only
+// the first.
+func TestAScriptOfOneLeaseIsNotSentForSeveral(t *testing.T) {
+	s, rdb := sharedStore(t)
+	leases := acquireAll(t, s, "k", 2)
+	require.NoError(t, rdb.Del(t.Context(), s.lockKey("k1")).Err())
+	items := make([]item, len(leases))
+	for i := range leases {
+		require.NoError(t, s.loadRenewal(&leases[i], &items[i]))
+	}
+	require.True(t, s.redis.RefusesSeveral(rdb.Eval(t.Context(), "return redis.error_reply('CROSSSLOT no')", nil).Err()))
+	var b redisconn.Batch
+	addRenewal(&b, items)
+	n, err := s.redis.Master(t.Context(), items[0].Slot)
+	require.NoError(t, err)
+	require.NoError(t, s.redis.Send(t.Context(), n, &b))
+	lost, err := b.Reply(0)
+	require.NoError(t, err)
+	assert.Equal(t, []any{int64(2)}, lost)
 }
 
 func TestABatchIsOneRoundTrip(t *testing.T) {

@@ -48,7 +48,7 @@ func (s *Store) load(l *driver.Lease, it *item) error {
 // addRenewal adds the script that renews items.
 func (s *Store) addRenewal(b *redisconn.Batch, items []item) {
 	n := len(items)
-	args := b.Add(s.redis.Accepted(renewScript), 4+2*n)
+	args := b.Add(s.redis.Accepted(renewScript, n), 4+2*n)
 	args[2], args[3+n] = n, items[0].TTL
 	for k := range items {
 		args[3+k], args[4+n+k] = &items[k].State.lock, &items[k].Lease.Owner

@@ -153,7 +153,7 @@ func (c *Client) Run(ctx context.Context, sc *redisnode.Script, secret string, a
 	defer c.End()
 	until := time.Now().Add(c.timeout)
 	var a redisnode.Answer
-	for sc = c.Accepted(sc); ; sc = sc.Literal {
+	for sc = c.Accepted(sc, 1); ; sc = sc.Literal {
 		if c.cluster == nil {
 			a = c.node.Run(ctx, sc, until, false, args)
 		} else {
@@ -285,9 +285,10 @@ func (c *Client) RefusesExpressions(err error) bool {
 // OneByOne reports whether the server has refused a script because of its keys, so that each lock needs its own.
 func (c *Client) OneByOne() bool { return c.oneByOne.Load() }
 
-// Accepted returns the script to send for sc.
-func (c *Client) Accepted(sc *redisnode.Script) *redisnode.Script {
-	if sc.Literal != nil && c.oneByOne.Load() {
+// Accepted returns the script to send for sc and a number of locks. A literal one has a single lock, and the server may
+// refuse others only since the caller has chosen that number.
+func (c *Client) Accepted(sc *redisnode.Script, locks int) *redisnode.Script {
+	if sc.Literal != nil && locks == 1 && c.oneByOne.Load() {
 		return sc.Literal
 	}
 	return sc
