@@ -78,12 +78,13 @@ func (h *Hosted) edit(cmd redis.Cmder) {
 var (
 	comments = regexp.MustCompile(`--.*`)
 	calls    = regexp.MustCompile(`redis\.p?call\b`)
+	alias    = regexp.MustCompile(`=\s*(redis|unpack)\b[^.(].*`)
 	command  = regexp.MustCompile(`^redis\.p?call\('([A-Z]+)'((?:, KEYS\[\d\])*)([,)])`)
 )
 
 // NotLiteral returns the first line of a script that the check of Alibaba Tair refuses, by what its documentation and its
-// users say, or "": a call whose command is no literal or whose key is not KEYS[n], a call in a call, another name for
-// redis.call, unpack, or PUBLISH.
+// users say, or "": a call whose command is no literal or whose key is not KEYS[n], a call in a call, unpack, another
+// name for it, for redis or for redis.call, or PUBLISH.
 func NotLiteral(source string) string {
 	known, ok := verdicts.Load(source)
 	if !ok {
@@ -98,6 +99,9 @@ func notLiteral(source string) string {
 	source = strings.ReplaceAll(comments.ReplaceAllString(source, ""), "'('", "''")
 	if strings.Contains(source, "unpack(") {
 		return "unpack("
+	}
+	if found := alias.FindString(source); found != "" {
+		return found
 	}
 	for _, at := range calls.FindAllStringIndex(source, -1) {
 		text := source[at[0]:]

@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -90,6 +91,15 @@ func newStore(t testing.TB, rdb redis.UniversalClient, o *Options) *Store {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
+}
+
+// A server that wants literal keys refuses the scripts, and the error names the remedy.
+func TestAServerThatWantsLiteralKeys(t *testing.T) {
+	t.Parallel()
+	s, _ := own(t, Options{Instrument: (&testredis.Hosted{Literal: true}).Attach})
+	_, err := s.Acquire(t.Context(), request(ann, "k", driver.Exclusive))
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "set its parameter script_check_enable to 0")
 }
 
 // The hooks of the user see each request.

@@ -14,9 +14,7 @@ import (
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	info, err := s.inspectExclusive(ctx, key)
 	if errors.Is(err, driver.ErrWrongType) { // the key may hold a shared lock
-		if shared, _, failure := s.inspectShared(ctx, key); !errors.Is(failure, errors.ErrUnsupported) {
-			info, err = shared, failure
-		}
+		info, _, err = s.inspectShared(ctx, key)
 	}
 	return info, failed("inspect", err)
 }
@@ -45,10 +43,7 @@ func (s *Store) forceRelease(ctx context.Context, key string) error {
 	info, err := s.inspectExclusive(ctx, key)
 	switch {
 	case errors.Is(err, driver.ErrWrongType):
-		if failure := s.forceShared(ctx, key); !errors.Is(failure, errors.ErrUnsupported) {
-			return failure
-		}
-		return err
+		return s.forceShared(ctx, key)
 	case err != nil:
 		return err
 	case info.Held == 0 && info.FreeIn == 0:

@@ -45,11 +45,11 @@ func TestContract(t *testing.T) {
 	contract(t, admin, limited(t, admin), new(testredis.Hosted), locktest.AllModes)
 }
 
-// A server that wants literal keys gets such scripts for exclusive locks, after it has refused others.
+// A server that wants literal keys gets such scripts after it has refused others.
 func TestContractOnAServerThatWantsLiteralKeys(t *testing.T) {
 	t.Parallel()
 	rdb := shared.Server(t).Client(t)
-	contract(t, rdb, rdb, &testredis.Hosted{Literal: true}, nil)
+	contract(t, rdb, rdb, &testredis.Hosted{Literal: true}, locktest.AllModes)
 }
 
 // contract runs the contract on stores with the connections of user. rdb does what no store

@@ -52,15 +52,33 @@ func newScript(name string) *redisnode.Script {
 		source = fmt.Sprintf("local TOKEN_TTL = '%d'\n", tokenTTL.Milliseconds()) + source
 	}
 	sc := redisnode.NewScript(source)
-	if literal := strings.Replace(source, publishes, "{}", 1); literal != source {
+	if literal := literally.Replace(source); literal != source {
 		sc.Literal = redisnode.NewScript(literal)
 	}
 	return sc
 }
 
-// publishes is what the scripts of shared and exclusive locks have for each message. A server that refuses expressions for
-// keys also refuses PUBLISH in scripts, so it gets scripts that leave all messages to the client.
-const publishes = "redis.pcall('PUBLISH', channel, message)"
+// literally makes a script that has the same effect for one lock on a server that refuses expressions for keys. Such a
+// server also refuses unpack and PUBLISH in scripts, so the script leaves all messages to the client.
+var literally = strings.NewReplacer(
+	"redis.pcall('PUBLISH', channel, message)", "{}",
+	"local redis = redis", "",
+	"local spread = unpack", spread,
+	"KEYS[k]", "KEYS[1]", "KEYS[k + 1]", "KEYS[2]", "KEYS[k + 2]", "KEYS[3]", // of shared_renew.lua
+)
+
+// spread does the work of unpack. Eight items at a time make it nearly as fast.
+const spread = `
+local function spread(list, from, to)
+  from, to = from or 1, to or #list
+  if to - from >= 8 then
+    return list[from], list[from + 1], list[from + 2], list[from + 3], list[from + 4], list[from + 5], list[from + 6],
+      list[from + 7], spread(list, from + 8, to)
+  elseif from < to then
+    return list[from], spread(list, from + 1, to)
+  end
+  return list[from]
+end`
 
 // newRenewScript returns the script that renews leases of exclusive locks.
 func newRenewScript() *redisnode.Script {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/internal/testredis"
 	"github.com/leasewheel/leasewheel/lock/internal/rediskit"
 )
 
@@ -111,6 +112,35 @@ func TestOwnersOfAnyForm(t *testing.T) {
 
 func TestAScriptThatRequiresAnUnknownFilePanics(t *testing.T) {
 	assert.PanicsWithError(t, "luascript: open lua/absent.lua: file does not exist", func() { newScript("absent") })
+}
+
+// Each script has a form for servers that want literal keys. In place of bulk scripts they get those of single locks.
+func TestScriptsHaveALiteralForm(t *testing.T) {
+	names, err := fs.Glob(luaFiles, "lua/*.lua")
+	require.NoError(t, err)
+	for _, file := range names {
+		name := strings.TrimSuffix(path.Base(file), ".lua")
+		if name == "renew" || name == "release_all" {
+			continue
+		}
+		sc := newScript(name)
+		if sc.Literal != nil {
+			sc = sc.Literal
+		}
+		assert.Empty(t, testredis.NotLiteral(sc.Source()), name)
+	}
+}
+
+func TestSpreadDoesTheWorkOfUnpack(t *testing.T) {
+	rdb := shared.Server(t).Client(t)
+	for _, n := range []int{1, 2, 8, 9, 10, 17, 1000} {
+		got, err := rdb.Eval(t.Context(), spread+`
+			local list = {}
+			for i = 1, ARGV[1] do list[i] = i end
+			return {{spread(list)}, {spread(list, #list, #list)}, {unpack(list)}}`, nil, n).Slice()
+		require.NoError(t, err)
+		assert.Equal(t, []any{got[2], []any{int64(n)}}, got[:2], n)
+	}
 }
 
 // TestHeadersOfLuaFiles checks that each file can be read alone: its header has all sections,

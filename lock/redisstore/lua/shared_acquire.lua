@@ -43,19 +43,19 @@ local limit, permits = string.match(ARGV[6], '^(%d+)/?(%d*)$')
 local request = {mode = ARGV[5], limit = tonumber(limit), permits = tonumber(permits) or 1, details = ARGV[6] .. ' ' .. ARGV[7]}
 local members_unsent = request.mode == 'm' and ARGV[8] == ''
 
-if call('EXISTS', KEYS[7]) == 1 then
+if redis.call('EXISTS', KEYS[7]) == 1 then
   return {-1}
 end
 
-local own_expiry = expiry_of(KEYS[1], owner)
+local own_expiry = expiry_of(owner)
 if type(redis.pcall('ZCARD', KEYS[3])) ~= 'number' then
   delete_abandoned_queue(redis.pcall('LLEN', KEYS[3]))
 end
 init(ARGV[4])
-local has_place = call('ZSCORE', KEYS[4], owner) and call('ZSCORE', KEYS[3], owner)
-local stored_family = call('HGET', KEYS[5], '{mode}')
-local no_leases = call('ZCARD', KEYS[1]) == 0
-call('HLEN', KEYS[6]) -- fails on a wrong type
+local has_place = redis.call('ZSCORE', KEYS[4], owner) and redis.call('ZSCORE', KEYS[3], owner)
+local stored_family = redis.call('HGET', KEYS[5], '{mode}')
+local no_leases = redis.call('ZCARD', KEYS[1]) == 0
+redis.call('HLEN', KEYS[6]) -- fails on a wrong type
 local family = request.mode == 'w' and 'r' or request.mode
 
 local function wrong_type()
@@ -63,10 +63,10 @@ local function wrong_type()
 end
 
 if stored_family and stored_family ~= family then
-  if count_live(KEYS[1]) > 0 or count_live(KEYS[4]) > 0 then
+  if count_live() > 0 or not all_places_expired(now) then
     return wrong_type()
   end
-  call('UNLINK', KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+  redis.call('UNLINK', KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
   own_expiry, has_place, no_leases = 0, false, true
 elseif not stored_family and not no_leases then
   return wrong_type()
@@ -105,7 +105,7 @@ end
 -- Remove some expired leases and places. The walk below then grants the requests that they
 -- blocked.
 local changed, removed_members = no_leases, 0
-for _, expired in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', format_int(now), 'LIMIT', 0, MAX_EXPIRED)) do
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', format_int(now), 'LIMIT', 0, MAX_EXPIRED)) do
   changed = true
   removed_members = removed_members + remove_lease(expired)
   if removed_members > MAX_MEMBERS then
@@ -124,12 +124,12 @@ end
 
 -- Leases may have expired together with the lock, and places together with the queue. Remove
 -- the records that they left behind.
-local holders, waiters = call('ZCARD', KEYS[1]), call('ZCARD', KEYS[3])
+local holders, waiters = redis.call('ZCARD', KEYS[1]), redis.call('ZCARD', KEYS[3])
 if request.mode == 'm' then
-  if call('HLEN', KEYS[5]) > 1 + 2 * holders + 3 * waiters then
+  if redis.call('HLEN', KEYS[5]) > 1 + 2 * holders + 3 * waiters then
     sweep_records(MAX_SWEPT_WITH_MEMBERS)
   end
-elseif call('HLEN', KEYS[5]) > (extra_permits() > 0 and 2 or 1) + holders + waiters then
+elseif redis.call('HLEN', KEYS[5]) > (extra_permits() > 0 and 2 or 1) + holders + waiters then
   sweep_records(MAX_SWEPT)
 end
 
@@ -137,7 +137,7 @@ if has_place then
   if changed or request.mode ~= 'm' then
     grant_waiters()
   end
-  if expiry_of(KEYS[1], owner) > 0 then
+  if expiry_of(owner) > 0 then
     set_lease(owner, from_now(ttl))
     return reply({1, read_record(owner).token})
   end
@@ -146,28 +146,28 @@ else
   if request.mode == 'm' then
     request.members = split_lines(ARGV[8])
   end
-  if call('ZCARD', KEYS[3]) > 0 then
+  if redis.call('ZCARD', KEYS[3]) > 0 then
     reserved, complete = grant_waiters()
   elseif request.mode == 'p' then
     remove_expired_permits()
   end
   local granted = complete and can_grant(request, reserved)
   if granted or place > 0 then
-    call('HSET', KEYS[5], '{mode}', family)
+    redis.call('HSET', KEYS[5], '{mode}', family)
     if request.members then
-      call('HSET', KEYS[5], '{' .. owner, ARGV[8])
+      redis.call('HSET', KEYS[5], '{' .. owner, ARGV[8])
     end
   end
   if granted then
     return reply({1, grant_request(owner, request, from_now(ttl))})
   end
   if place > 0 then
-    local ticket = call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
-    call('ZADD', KEYS[3], format_int((ticket or 0) + 1), owner)
+    local ticket = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', KEYS[3], format_int((ticket or 0) + 1), owner)
     set_place(owner, now, place + 1) -- until from_now(place)
     write_record(owner, request, '0')
     if not ticket and family == 'r' then
-      for _, holder in ipairs(call('ZRANGEBYSCORE', KEYS[1], '(' .. format_int(now), '+inf', 'LIMIT', 0, MAX_EXPIRED)) do
+      for _, holder in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. format_int(now), '+inf', 'LIMIT', 0, MAX_EXPIRED)) do
         if string.find(holder, '!', 1, true) then
           signal(holder, '0') -- as in acquire.lua
         end
@@ -180,19 +180,23 @@ else
     request.blocking = index or request.blocking
   end
   if request.mode == 'm' and place > 0 then
-    call('HSET', KEYS[5], '}' .. owner, blocker_record(request.blocker))
+    redis.call('HSET', KEYS[5], '}' .. owner, blocker_record(request.blocker))
   end
 end
 
 -- Extend all or none: otherwise an owner could be in only some of the keys.
 if place > 0 then
-  local expires_soon = false
-  for i = 3, 5 do
-    expires_soon = expires_soon or call('PTTL', KEYS[i]) < 2 * place
-  end
-  for i = 3, 5 do
-    if expires_soon and call('PTTL', KEYS[i]) < 4 * place then
-      call('PEXPIRE', KEYS[i], format_int(4 * place))
+  local queue, places, records = redis.call('PTTL', KEYS[3]), redis.call('PTTL', KEYS[4]), redis.call('PTTL', KEYS[5])
+  if math.min(queue, places, records) < 2 * place then
+    local ms = format_int(4 * place)
+    if queue < 4 * place then
+      redis.call('PEXPIRE', KEYS[3], ms)
+    end
+    if places < 4 * place then
+      redis.call('PEXPIRE', KEYS[4], ms)
+    end
+    if records < 4 * place then
+      redis.call('PEXPIRE', KEYS[5], ms)
     end
   end
 end
@@ -203,10 +207,10 @@ if request.mode == 'm' then
 elseif request.mode == 'p' then
   expires_at = permits_free_at(request)
 else
-  expires_at = to_ms(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
+  expires_at = to_ms(redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
 end
 local head = 0
-if request.mode == 'm' and expires_at > 0 or call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
+if request.mode == 'm' and expires_at > 0 or redis.call('ZRANGE', KEYS[3], 0, 0)[1] == owner then
   head = 1
 end
 local ms = expires_at > now and math.max(math.ceil(expires_at) - from_now(0), 1) or 0

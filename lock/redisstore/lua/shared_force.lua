@@ -16,12 +16,12 @@
 
 local max_token = tonumber(ARGV[1])
 init(ARGV[2])
-call('ZCARD', KEYS[4]) -- these fail on a wrong type
-call('HLEN', KEYS[5])
-call('HLEN', KEYS[6])
+redis.call('ZCARD', KEYS[4]) -- these fail on a wrong type
+redis.call('HLEN', KEYS[5])
+redis.call('HLEN', KEYS[6])
 
 local count, removed_members, owners = 0, 0, {}
-local found = call('ZSCAN', KEYS[1], ARGV[3], 'COUNT', 400)
+local found = redis.call('ZSCAN', KEYS[1], ARGV[3], 'COUNT', 400)
 local cursor = found[1] == '0' and '' or found[1]
 for i = 1, #found[2], 2 do
   local owner = found[2][i]
@@ -40,7 +40,7 @@ for i = 1, #found[2], 2 do
   end
 end
 for from = 1, count, CHUNK / 2 do
-  remove_leases({unpack(owners, from, math.min(from + CHUNK / 2 - 1, count))})
+  remove_leases({spread(owners, from, math.min(from + CHUNK / 2 - 1, count))})
 end
 if count > 0 then
   grant_waiters()

@@ -20,8 +20,7 @@
 --
 -- Bound: 1,100 records and 100 places.
 
-local call = redis.call
-local time = call('TIME')
+local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local from = string.format('(%.0f', now)
 
@@ -29,10 +28,10 @@ local function client_of(owner)
   return string.match(owner, '^(.*):') or owner
 end
 
-local live = call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+local live = redis.call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
 local holders, kept, free_at, highest = {}, 0, 0, '0'
 for i = 1, #live, 2 do
-  local record = call('HGET', KEYS[5], live[i])
+  local record = redis.call('HGET', KEYS[5], live[i])
   local mode, token, limit, permits, metadata = string.match(record or '', '^(%l) (%d+) (%d+)/?(%d*) (.*)$')
   if not mode then
     return redis.error_reply('WRONGTYPE the value of the key is not a lock')
@@ -51,14 +50,14 @@ table.sort(holders, function(a, b) return tonumber(a[1]) < tonumber(b[1]) end)
 for i = #holders, 17, -1 do
   holders[i] = nil
 end
-local held = call('ZCOUNT', KEYS[1], from, '+inf') - kept
+local held = redis.call('ZCOUNT', KEYS[1], from, '+inf') - kept
 local free_in = held == 0 and kept > 0 and math.max(math.ceil(free_at) - now - 1, 1) or 0
 
 local waiters = {}
-for _, owner in ipairs(call('ZRANGE', KEYS[3], 0, 99)) do
-  local mode, metadata = string.match(call('HGET', KEYS[5], owner) or '', '^(%l) %d+ %d+/?%d* (.*)$')
+for _, owner in ipairs(redis.call('ZRANGE', KEYS[3], 0, 99)) do
+  local mode, metadata = string.match(redis.call('HGET', KEYS[5], owner) or '', '^(%l) %d+ %d+/?%d* (.*)$')
   if mode then
     waiters[#waiters + 1] = {mode, metadata, client_of(owner), waited(owner, now)}
   end
 end
-return {held, call('ZCARD', KEYS[3]), call('GET', KEYS[2]), #live > 0 and highest, holders, free_in, waiters}
+return {held, redis.call('ZCARD', KEYS[3]), redis.call('GET', KEYS[2]), #live > 0 and highest, holders, free_in, waiters}

@@ -29,7 +29,8 @@
 --
 -- Bound: see MAX_WALK and the constants below it.
 
-local call = redis.call
+local redis = redis -- a local variable is faster
+local spread = unpack -- some servers need another function; see scripts.go
 
 -- Lua limits the arguments of a call to a few thousand.
 local CHUNK = 1000
@@ -51,7 +52,7 @@ local token_ttl -- ms for which the server keeps the last token
 -- init sets now, last_token and token_ttl. Scripts call it before their first write, because
 -- it may fail.
 local function init(ms)
-  local waiting = call('ZCARD', KEYS[3])
+  local waiting = redis.call('ZCARD', KEYS[3])
   local token
   token, now = next_token()
   if token + waiting >= 9007199254740992 then
@@ -70,14 +71,14 @@ local function to_ms(score)
   return math.min(tonumber(score), LATEST)
 end
 
--- expiry_of returns the end of a lease or a place, or 0 if there is none.
-local function expiry_of(key, owner)
-  return to_ms(call('ZSCORE', key, owner) or 0)
+-- expiry_of returns the end of a lease, or 0 if there is none.
+local function expiry_of(owner)
+  return to_ms(redis.call('ZSCORE', KEYS[1], owner) or 0)
 end
 
--- count_live counts the leases or places that have not expired.
-local function count_live(key)
-  return call('ZCOUNT', key, '(' .. format_int(now), '+inf')
+-- count_live counts the leases that have not expired.
+local function count_live()
+  return redis.call('ZCOUNT', KEYS[1], '(' .. format_int(now), '+inf')
 end
 
 -- is_kept returns whether a lease with that end was released and keeps its members taken. Its
@@ -96,12 +97,12 @@ local function split_lines(text)
 end
 
 local function members_of(owner)
-  return split_lines(call('HGET', KEYS[5], '{' .. owner) or '')
+  return split_lines(redis.call('HGET', KEYS[5], '{' .. owner) or '')
 end
 
 -- read_record returns the record of a holder or a waiter, or nil if there is none.
 local function read_record(owner)
-  local record = call('HGET', KEYS[5], owner)
+  local record = redis.call('HGET', KEYS[5], owner)
   if not record then
     return nil
   end
@@ -111,58 +112,64 @@ end
 
 -- extra_permits returns how many permits the holders have besides one each.
 local function extra_permits()
-  return tonumber(call('HGET', KEYS[5], '{extra}') or 0)
+  return tonumber(redis.call('HGET', KEYS[5], '{extra}') or 0)
 end
 
 -- add_extra_permits changes that number.
 local function add_extra_permits(change)
   local extra = change ~= 0 and extra_permits() + change
   if extra and extra > 0 then
-    call('HSET', KEYS[5], '{extra}', format_int(extra))
+    redis.call('HSET', KEYS[5], '{extra}', format_int(extra))
   elseif extra then
-    call('HDEL', KEYS[5], '{extra}')
+    redis.call('HDEL', KEYS[5], '{extra}')
   end
 end
 
 local function write_record(owner, request, token)
-  call('HSET', KEYS[5], owner, request.mode .. ' ' .. token .. ' ' .. request.details)
+  redis.call('HSET', KEYS[5], owner, request.mode .. ' ' .. token .. ' ' .. request.details)
 end
 
 -- expire_with_last_lease sets the expiry of the lock to the end of its last lease.
 local function expire_with_last_lease()
-  local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
+  local latest = tonumber(redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)
   if latest > now then
-    call('PEXPIREAT', KEYS[1], format_int(math.ceil(to_ms(latest))))
+    redis.call('PEXPIREAT', KEYS[1], format_int(math.ceil(to_ms(latest))))
+  end
+end
+
+-- extend_records sets the expiry of the records and of the members to ms if they have less than least ms left.
+local function extend_records(least, ms)
+  if redis.call('PTTL', KEYS[5]) < least then
+    redis.call('PEXPIRE', KEYS[5], format_int(ms))
+  end
+  if redis.call('PTTL', KEYS[6]) < least then
+    redis.call('PEXPIRE', KEYS[6], format_int(ms))
   end
 end
 
 -- set_lease gives an owner a lease until expires_at. The records outlast the lease by so much
 -- that few renewals must extend them.
 local function set_lease(owner, expires_at)
-  call('ZADD', KEYS[1], format_int(expires_at), owner)
+  redis.call('ZADD', KEYS[1], format_int(expires_at), owner)
   expire_with_last_lease()
-  for i = 5, 6 do
-    if call('PTTL', KEYS[i]) < 2 * (expires_at - now) then
-      call('PEXPIRE', KEYS[i], format_int(4 * (expires_at - now)))
-    end
-  end
+  extend_records(2 * (expires_at - now), 4 * (expires_at - now))
 end
 
 -- grant_request grants a request until expires_at, and returns the token as text.
 local function grant_request(owner, request, expires_at)
   last_token = last_token + 1
   local token = format_int(last_token)
-  call('SET', KEYS[2], token, 'PX', format_int(math.floor(last_token / 1000) - now + token_ttl))
+  redis.call('SET', KEYS[2], token, 'PX', format_int(math.floor(last_token / 1000) - now + token_ttl))
   write_record(owner, request, token)
   if request.mode == 'p' then
-    if extra_permits() > 0 and call('ZCARD', KEYS[1]) == 0 then
-      call('HDEL', KEYS[5], '{extra}') -- of leases that expired with the lock
+    if extra_permits() > 0 and redis.call('ZCARD', KEYS[1]) == 0 then
+      redis.call('HDEL', KEYS[5], '{extra}') -- of leases that expired with the lock
     end
     add_extra_permits(request.permits - 1)
   end
   local list = request.members or {}
-  if #list > 0 and call('ZCARD', KEYS[1]) == 0 and call('HLEN', KEYS[6]) > 0 then
-    call('UNLINK', KEYS[6]) -- of leases that expired with the lock
+  if #list > 0 and redis.call('ZCARD', KEYS[1]) == 0 and redis.call('HLEN', KEYS[6]) > 0 then
+    redis.call('UNLINK', KEYS[6]) -- of leases that expired with the lock
   end
   for from = 1, #list, CHUNK / 2 do
     local fields = {}
@@ -170,7 +177,7 @@ local function grant_request(owner, request, expires_at)
       fields[#fields + 1] = list[i]
       fields[#fields + 1] = owner
     end
-    call('HSET', KEYS[6], unpack(fields))
+    redis.call('HSET', KEYS[6], spread(fields))
   end
   set_lease(owner, expires_at)
   return token
@@ -180,7 +187,7 @@ end
 -- expired lease may have lost some of its members to others.
 local function owned_members(list, from, to, owner)
   local own = {}
-  for i, other in ipairs(call('HMGET', KEYS[6], unpack(list, from, to))) do
+  for i, other in ipairs(redis.call('HMGET', KEYS[6], spread(list, from, to))) do
     if other == owner then
       own[#own + 1] = list[from + i - 1]
     end
@@ -194,7 +201,7 @@ local function remove_members(owner)
   for from = 1, #list, CHUNK do
     local own = owned_members(list, from, math.min(from + CHUNK - 1, #list), owner)
     if #own > 0 then
-      call('HDEL', KEYS[6], unpack(own))
+      redis.call('HDEL', KEYS[6], spread(own))
     end
   end
   return #list
@@ -205,11 +212,11 @@ end
 local function remove_leases(owners)
   local members, fields = 0, {}
   local has_extra, extra = extra_permits() > 0, 0
-  call('ZREM', KEYS[1], unpack(owners))
+  redis.call('ZREM', KEYS[1], spread(owners))
   expire_with_last_lease()
-  local has_members = call('HLEN', KEYS[6]) > 0
-  if has_members and call('ZCARD', KEYS[1]) == 0 then
-    call('UNLINK', KEYS[6])
+  local has_members = redis.call('HLEN', KEYS[6]) > 0
+  if has_members and redis.call('ZCARD', KEYS[1]) == 0 then
+    redis.call('UNLINK', KEYS[6])
     has_members = false
   end
   for _, owner in ipairs(owners) do
@@ -223,7 +230,7 @@ local function remove_leases(owners)
     fields[#fields + 1] = owner
     fields[#fields + 1] = '{' .. owner
   end
-  call('HDEL', KEYS[5], unpack(fields))
+  redis.call('HDEL', KEYS[5], spread(fields))
   add_extra_permits(-extra)
   return members
 end
@@ -234,9 +241,9 @@ end
 
 -- remove_waiter removes an owner from the queue, and returns whether it was there.
 local function remove_waiter(owner)
-  local removed = call('ZREM', KEYS[3], owner) + remove_place(owner)
+  local removed = redis.call('ZREM', KEYS[3], owner) + remove_place(owner)
   if removed > 0 then
-    call('HDEL', KEYS[5], owner, '{' .. owner, '}' .. owner)
+    redis.call('HDEL', KEYS[5], owner, '{' .. owner, '}' .. owner)
   end
   return removed > 0
 end
@@ -245,15 +252,15 @@ end
 -- of that lease, and the index of a member that it has. It returns 0 if there is none.
 local function find_blocker(list)
   local latest, seen, blocker, index = 0, {}, nil, nil
-  if call('HLEN', KEYS[6]) == 0 then
+  if redis.call('HLEN', KEYS[6]) == 0 then
     return 0
   end
   for from = 1, #list, CHUNK do
-    local owners = call('HMGET', KEYS[6], unpack(list, from, math.min(from + CHUNK - 1, #list)))
+    local owners = redis.call('HMGET', KEYS[6], spread(list, from, math.min(from + CHUNK - 1, #list)))
     for i, owner in ipairs(owners) do
       if owner and not seen[owner] then
         seen[owner] = true
-        local expires_at = expiry_of(KEYS[1], owner)
+        local expires_at = expiry_of(owner)
         if expires_at > latest then
           latest, blocker, index = expires_at, owner, from + i - 1
         end
@@ -270,16 +277,16 @@ end
 -- or the last token if no lease blocks the waiter. While the last token stays the same no
 -- lease is granted, so none can begin to block the waiter.
 local function blocker_record(blocker)
-  return blocker or '}' .. (call('GET', KEYS[2]) or '')
+  return blocker or '}' .. (redis.call('GET', KEYS[2]) or '')
 end
 
 -- blocked_until returns the end of a lease that has any of the members for which the owner
 -- waits, or 0 if there is none. It reads the members only if the lease that it found
 -- last time has expired, and then only until it finds another one.
 local function blocked_until(owner)
-  local stored = call('HGET', KEYS[5], '}' .. owner)
+  local stored = redis.call('HGET', KEYS[5], '}' .. owner)
   if stored then
-    local expires_at = expiry_of(KEYS[1], stored)
+    local expires_at = expiry_of(stored)
     if expires_at > now then
       return expires_at
     elseif stored == blocker_record() then
@@ -287,7 +294,7 @@ local function blocked_until(owner)
     end
   end
   local list, expires_at, blocker = {}, 0, nil
-  for line in string.gmatch(call('HGET', KEYS[5], '{' .. owner) or '', '[^\n]+') do
+  for line in string.gmatch(redis.call('HGET', KEYS[5], '{' .. owner) or '', '[^\n]+') do
     list[#list + 1] = line
     if #list == CHUNK then
       expires_at, blocker = find_blocker(list)
@@ -300,7 +307,7 @@ local function blocked_until(owner)
   if #list > 0 then
     expires_at, blocker = find_blocker(list)
   end
-  call('HSET', KEYS[5], '}' .. owner, blocker_record(blocker))
+  redis.call('HSET', KEYS[5], '}' .. owner, blocker_record(blocker))
   return expires_at
 end
 
@@ -314,7 +321,7 @@ local function index_of_any(list, set)
 end
 
 local function write_locked()
-  local holder = call('ZREVRANGE', KEYS[1], 0, 0)[1]
+  local holder = redis.call('ZREVRANGE', KEYS[1], 0, 0)[1]
   local record = read_record(holder)
   return not record or record.mode == 'w'
 end
@@ -322,7 +329,7 @@ end
 -- remove_expired_permits removes expired leases if some lease has several permits.
 local function remove_expired_permits()
   if extra_permits() > 0 then
-    local expired = call('ZRANGEBYSCORE', KEYS[1], '-inf', format_int(now), 'LIMIT', 0, MAX_WALK)
+    local expired = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', format_int(now), 'LIMIT', 0, MAX_WALK)
     if #expired > 0 then
       remove_leases(expired)
     end
@@ -331,7 +338,7 @@ end
 
 -- used_permits returns how many permits are taken.
 local function used_permits()
-  local live = count_live(KEYS[1])
+  local live = count_live()
   return live > 0 and live + extra_permits() or 0
 end
 
@@ -343,13 +350,13 @@ local function permits_free_at(request)
   if missing <= 0 then
     return 0
   end
-  local first = call('ZCARD', KEYS[1]) - count_live(KEYS[1]) -- the rank of the first live lease
+  local first = redis.call('ZCARD', KEYS[1]) - count_live() -- the rank of the first live lease
   if extra_permits() == 0 then
     local rank = first + missing - 1
-    return to_ms(call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2])
+    return to_ms(redis.call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2])
   end
   local expires_at = 0
-  local leases = call('ZRANGE', KEYS[1], first, first + MAX_SKIPPED - 1, 'WITHSCORES')
+  local leases = redis.call('ZRANGE', KEYS[1], first, first + MAX_SKIPPED - 1, 'WITHSCORES')
   for i = 1, #leases, 2 do
     local record = read_record(leases[i])
     expires_at = to_ms(leases[i + 1])
@@ -375,7 +382,7 @@ local function can_grant(request, reserved)
   if request.mode == 'p' then
     return used_permits() + request.permits <= request.limit
   end
-  local live = count_live(KEYS[1])
+  local live = count_live()
   return live == 0 or request.mode == 'r' and not write_locked()
 end
 
@@ -388,7 +395,7 @@ local function grant_waiters()
   local reserved, skipped, members_left = {}, 0, MAX_MEMBERS
   remove_expired_permits()
   for _ = 1, MAX_WALK do
-    local owner = call('ZRANGE', KEYS[3], skipped, skipped)[1]
+    local owner = redis.call('ZRANGE', KEYS[3], skipped, skipped)[1]
     if not owner then
       return reserved, true
     end
@@ -404,10 +411,10 @@ local function grant_waiters()
     if not request then
       remove_waiter(owner)
     elseif can_grant(request, reserved) then
-      call('ZREM', KEYS[3], owner)
+      redis.call('ZREM', KEYS[3], owner)
       remove_place(owner)
       if request.mode == 'm' then
-        call('HDEL', KEYS[5], '}' .. owner)
+        redis.call('HDEL', KEYS[5], '}' .. owner)
       end
       signal(owner, grant_request(owner, request, expires_at))
     elseif request.mode ~= 'm' then
@@ -425,10 +432,10 @@ end
 -- delete_if_unused deletes the keys of a lock without holders and waiters. It returns whether
 -- the lock has none.
 local function delete_if_unused()
-  if call('ZCARD', KEYS[1]) > 0 or call('ZCARD', KEYS[3]) > 0 then
+  if redis.call('ZCARD', KEYS[1]) > 0 or redis.call('ZCARD', KEYS[3]) > 0 then
     return false
   end
-  call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
+  redis.call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
   return true
 end
 
@@ -439,18 +446,19 @@ local function sweep_records(count)
   if delete_if_unused() then
     return
   end
-  local found = call('HSCAN', KEYS[5], call('HGET', KEYS[5], '{sweep}') or '0', 'COUNT', count)
+  local cursor = redis.call('HGET', KEYS[5], '{sweep}') or '0'
+  local found = redis.call('HSCAN', KEYS[5], cursor, 'COUNT', count)
   for i = 1, #found[2], 2 do
     local field = found[2][i]
     local owner = string.match(field, '^[{}]?([^{}]*)$')
-    if owner and not call('ZSCORE', KEYS[1], owner) and not call('ZSCORE', KEYS[3], owner) then
-      call('HDEL', KEYS[5], field)
+    if owner and not redis.call('ZSCORE', KEYS[1], owner) and not redis.call('ZSCORE', KEYS[3], owner) then
+      redis.call('HDEL', KEYS[5], field)
     end
   end
   if found[1] == '0' then
-    call('HDEL', KEYS[5], '{sweep}')
+    redis.call('HDEL', KEYS[5], '{sweep}')
   else
-    call('HSET', KEYS[5], '{sweep}', found[1])
+    redis.call('HSET', KEYS[5], '{sweep}', found[1])
   end
 end
 

@@ -28,19 +28,15 @@ local result = 0
 local function keep_members(before)
   local expires_at = from_now(keep) - 0.5 -- see is_kept
   allow_writes()
-  call('ZADD', KEYS[1], string.format('%.1f', expires_at), owner)
+  redis.call('ZADD', KEYS[1], string.format('%.1f', expires_at), owner)
   expire_with_last_lease()
-  for i = 5, 6 do
-    if call('PTTL', KEYS[i]) < keep + 1000 then
-      call('PEXPIRE', KEYS[i], format_int(keep + 1000))
-    end
-  end
-  local waiting = expires_at < before and call('ZRANGE', KEYS[3], 0, MAX_SKIPPED - 1) or {}
+  extend_records(keep + 1000, keep + 1000)
+  local waiting = expires_at < before and redis.call('ZRANGE', KEYS[3], 0, MAX_SKIPPED - 1) or {}
   local fields = {}
   for i, waiter in ipairs(waiting) do
     fields[i] = '}' .. waiter
   end
-  local blockers = #fields > 0 and call('HMGET', KEYS[5], unpack(fields)) or {}
+  local blockers = #fields > 0 and redis.call('HMGET', KEYS[5], spread(fields)) or {}
   for i, blocker in ipairs(blockers) do
     if blocker == owner then
       signal(waiting[i], '0')
@@ -48,17 +44,17 @@ local function keep_members(before)
   end
 end
 
-local expires_at = expiry_of(KEYS[1], owner)
-local was_first = call('ZRANGE', KEYS[3], 0, 0)[1] == owner
-if call('ZCARD', KEYS[3]) > 0 then
+local expires_at = expiry_of(owner)
+local was_first = redis.call('ZRANGE', KEYS[3], 0, 0)[1] == owner
+if redis.call('ZCARD', KEYS[3]) > 0 then
   init(ARGV[3])
 else
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
-call('ZCARD', KEYS[4]) -- these fail on a wrong type
-call('HLEN', KEYS[5])
-call('HLEN', KEYS[6])
+redis.call('ZCARD', KEYS[4]) -- these fail on a wrong type
+redis.call('HLEN', KEYS[5])
+redis.call('HLEN', KEYS[6])
 
 local holds = expires_at > now and not is_kept(expires_at)
 if holds and keep then
@@ -72,7 +68,7 @@ elseif remove_waiter(owner) then
 end
 if result > 0 and not (holds and keep) then
   grant_waiters()
-  local new_first = was_first and call('ZRANGE', KEYS[3], 0, 0)[1]
+  local new_first = was_first and redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   if new_first then
     signal(new_first, '0') -- only the first waiter notices that a lease expires
   end
@@ -81,6 +77,6 @@ end
 
 -- This comes last, because a server that is out of memory refuses only the first write.
 if tonumber(ARGV[2]) > 0 then
-  call('SET', KEYS[7], '1', 'PX', ARGV[2])
+  redis.call('SET', KEYS[7], '1', 'PX', ARGV[2])
 end
 return reply(result)

@@ -12,31 +12,30 @@
 --
 -- Bound: at most six commands.
 
-local call, pcall, match = redis.call, redis.pcall, string.match
-local key, ttl, kind = KEYS[1], tonumber(ARGV[1]), ARGV[3]
-local owner, token = match(ARGV[2], '^(.*) (%d+)$')
+local ttl, kind = tonumber(ARGV[1]), ARGV[3]
+local owner, token = string.match(ARGV[2], '^(.*) (%d+)$')
 local LATEST = 1e13 -- the latest expiry of a key; a score may be higher
 local held = false
 
 if kind == 'h' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-  local expiry = pcall('ZSCORE', key, owner)
+  local expiry = redis.pcall('ZSCORE', KEYS[1], owner)
   local before = type(expiry) == 'string' and math.min(tonumber(expiry), LATEST) or 0
   held = before > now and before % 1 == 0 -- is_kept in shared_prelude.lua
   if held then -- the order is that of shared_renew.lua
     local expires_at = math.max(before, now + ttl + 1) -- now is rounded down
-    local latest = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
-    call('PEXPIREAT', key, string.format('%.0f', math.ceil(math.min(math.max(latest, expires_at), LATEST))))
-    call('ZADD', key, string.format('%.0f', expires_at), owner)
+    local latest = tonumber(redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])
+    redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.ceil(math.min(math.max(latest, expires_at), LATEST))))
+    redis.call('ZADD', KEYS[1], string.format('%.0f', expires_at), owner)
   end
 else
-  local record = kind == 'r' and pcall('HGET', key, owner)
-  held = kind == 'k' and call('PTTL', key) > 0
-    or type(record) == 'string' and match(record, '^%l ' .. token .. ' [%d/]+ ')
-  local left = call('PTTL', key)
+  local record = kind == 'r' and redis.pcall('HGET', KEYS[1], owner)
+  held = kind == 'k' and redis.call('PTTL', KEYS[1]) > 0
+    or type(record) == 'string' and string.match(record, '^%l ' .. token .. ' [%d/]+ ')
+  local left = redis.call('PTTL', KEYS[1])
   if held and left < 2 * ttl and (left >= 0 or ttl > 1) then -- a TTL of 1 ms only asks, as in renew.lua
-    call('PEXPIRE', key, string.format('%.0f', 4 * ttl))
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', 4 * ttl))
   end
 end
 if held then
@@ -44,7 +43,7 @@ if held then
 end
 
 -- A replica must not answer that a lease is lost; see shared_renew.lua.
-local probe = pcall('ZREM', key, '')
+local probe = redis.pcall('ZREM', KEYS[1], '')
 if type(probe) == 'table' and string.find(probe.err, 'READONLY', 1, true) then
   return probe
 end

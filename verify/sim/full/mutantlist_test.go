@@ -106,7 +106,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a shared lock expires with its first lease", "lock/redisstore/lua/shared_prelude.lua",
-		"local latest = tonumber(call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now", "local latest = tonumber(call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now",
+		"local latest = tonumber(redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now", "local latest = tonumber(redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0)\n  if latest > now",
 	},
 }
 
