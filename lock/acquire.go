@@ -16,7 +16,7 @@ import (
 
 // acquire serves every Lock and TryLock of a lock of one key. With onlyChecks it returns after the checks.
 func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return nil, errZeroLock
 	}
 	err := checkKey(r.Key)
@@ -67,6 +67,7 @@ type acquisition struct {
 
 	remains remains       // what the store may have of the owner
 	taken   atomic.Bool   // the lock was taken by the latest answer; counted by the local queue
+	late    bool          // the latest answer was a grant whose lease was over
 	took    time.Duration // how long the latest answer to an Acquire took
 }
 
@@ -114,7 +115,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 			a.abandon(!returned)
 		}
 		common := err // the other calls of the queue would meet it too
-		if !returned || err != nil && (a.ended() || errors.Is(err, errTooLate)) {
+		if !returned || err != nil && (a.ended() || a.late) {
 			common = nil
 		}
 		if wait {
@@ -172,6 +173,7 @@ func (a *acquisition) run() (*Held, error) {
 		case v == driver.NotSent || v == driver.Unanswered:
 			got = unanswered
 		}
+		a.late = got == late
 		if got == late || got == unanswered {
 			if failures++; a.ended() {
 				got = hopeless
@@ -340,15 +342,16 @@ func (c *Client) register(lease driver.Lease, since time.Time) (*Held, error) {
 		grant.Until = since.Add(c.terms.MaxHold)
 	}
 	entry, err := c.watchdog.Register(lease, grant)
-	switch {
-	case errors.Is(err, renewal.ErrClosed):
-		return nil, ErrClosed
-	case errors.Is(err, ErrLost):
-		return nil, errTooLate
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNotWatched, err)
+	if err == nil {
+		return newHeld(c, entry, lease), nil
 	}
-	return newHeld(c, entry, lease), nil
+	switch endOf(err) {
+	case endClosed:
+		return nil, ErrClosed
+	case endLost:
+		return nil, errTooLate
+	}
+	return nil, fmt.Errorf("%w: %w", errNotWatched, err)
 }
 
 // suffices reports whether enough is left of a handed-over lease. A Fixed lease must have
@@ -438,10 +441,11 @@ const explainTimeout = time.Second
 // explained names the kind of lock that the store does not support, or that stands in the way of an acquisition
 // that failed with ErrWrongType, if the store can tell. It returns any other error as it is.
 func (a *acquisition) explained(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) && a.request.Mode != driver.Exclusive { // every store has a mutex
+	v := driver.VerdictOf(err)
+	if v == driver.Unsupported && a.request.Mode != driver.Exclusive { // every store has a mutex
 		return textError{fmt.Sprintf("lock: the store has no %s: %v", kindOf(a.request.Mode), errors.ErrUnsupported), err}
 	}
-	if !a.client.can.Inspects || !errors.Is(err, ErrWrongType) || a.ctx.Err() != nil {
+	if !a.client.can.Inspects || v != driver.WrongType || a.ctx.Err() != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(a.ctx, explainTimeout, driver.NoAnswerError(explainTimeout))

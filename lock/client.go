@@ -32,6 +32,9 @@ type Client struct {
 	patient bool  // long waits are normal
 }
 
+// ok reports whether New or With has made the client.
+func (c *Client) ok() bool { return c != nil && c.core != nil }
+
 // core is shared by a client and all clients that With derives from it.
 type core struct {
 	store  driver.Store
@@ -157,7 +160,7 @@ func (c *core) checkTTL(t Terms) error {
 // Metadata can be replaced but not removed, and Yields stays set. Bad Terms are the error of Lock.
 // Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return c
 	}
 	t, err := t.inherit(c.terms).withDefaults("Terms.")
@@ -179,7 +182,7 @@ type Stats struct {
 
 // Stats returns a snapshot, also after Close.
 func (c *Client) Stats() Stats {
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return Stats{}
 	}
 	return Stats{
@@ -207,7 +210,7 @@ func (c *Client) Close(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return basic.ErrNilContext
-	case c == nil || c.core == nil:
+	case !c.ok():
 		return errZeroClient
 	}
 	return c.closing.Do(ctx, func() error { return c.shutdown(ctx) })
@@ -279,13 +282,7 @@ func (c *core) whileOpen(caller context.Context) (context.Context, func()) {
 // and a store that returned it would seem to answer.
 func callContext(life, caller context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(callValues{life, caller})
-	end := func() {
-		if errors.Is(caller.Err(), context.DeadlineExceeded) {
-			cancel(errCallerLate)
-		} else {
-			cancel(errCallerCanceled)
-		}
-	}
+	end := func() { cancel(&endedError{"the caller's context has ended", caller.Err()}) }
 	switch {
 	case caller.Done() == nil:
 		return ctx, func() { cancel(nil) }

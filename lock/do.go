@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Do waits for the lock, calls f while it holds the lock, and unlocks it. The deadline of ctx
@@ -42,11 +40,10 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) e
 		f = yield[0].around(f)
 	}
 	err, unlocked := runHeld(ctx, held, f)
-	var lost *renewal.LostError
-	switch {
-	case errors.As(unlocked, &lost) && errors.Is(err, lost): // f returned the loss
+	switch end := endOf(unlocked); {
+	case end == endLost && errors.Is(err, lossIn(unlocked)): // f returned the loss
 		return err
-	case errors.Is(unlocked, ErrLost), errors.Is(unlocked, ErrClosed):
+	case end == endLost, end == endClosed:
 		return lossOf(ctx, held, unlocked, err)
 	}
 	logRelease(held, unlocked)
@@ -57,7 +54,7 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) e
 // passes on that its context has ended adds nothing to the loss.
 func lossOf(ctx context.Context, held *Held, unlocked, err error) error {
 	loss := cmp.Or(held.Err(), unlocked)
-	if !errors.Is(loss, ErrLost) && !errors.Is(loss, ErrClosed) {
+	if end := endOf(loss); end != endLost && end != endClosed {
 		loss = unlocked
 	}
 	loss = failed("", held.Key(), loss)
@@ -86,8 +83,7 @@ func runHeld(ctx context.Context, held *Held, f func(context.Context, *Held) err
 // logRelease logs that a release is not confirmed. ErrNotHeld means that f has unlocked the
 // lock itself.
 func logRelease(held *Held, unlocked error) {
-	if unlocked == nil || errors.Is(unlocked, ErrNotHeld) || errors.Is(unlocked, ErrLost) || errors.Is(unlocked, ErrClosed) {
-		return
+	if endOf(unlocked) == endUnknown {
+		held.handle.logger().Warn("lock: release not confirmed", slog.String("key", held.Key()), slog.Any("error", unlocked))
 	}
-	held.handle.logger().Warn("lock: release not confirmed", slog.String("key", held.Key()), slog.Any("error", unlocked))
 }

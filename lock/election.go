@@ -37,6 +37,9 @@ func (c *Client) Election(key, name string) *Election {
 	return &Election{client: c, key: key, name: name}
 }
 
+// ok reports whether a client has made the election.
+func (e *Election) ok() bool { return e != nil && e.client.ok() }
+
 // Campaign is [Mutex.Lock] for the leadership.
 func (e *Election) Campaign(ctx context.Context) (*Held, error) { return e.acquire(ctx, true, nil) }
 
@@ -101,7 +104,7 @@ func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Hel
 // ErrNotHeld if the store no longer has the lease; and otherwise one of [Client.Inspect]. If there
 // was no answer, the name may have changed.
 func (e *Election) Proclaim(ctx context.Context, leadership *Held, name string) error {
-	if e == nil || e.client == nil || e.client.core == nil {
+	if !e.ok() {
 		return errZeroLock
 	}
 	if err := e.proclaim(ctx, leadership, name); err != nil {
@@ -145,7 +148,7 @@ type Leader struct {
 
 // Leader returns the current leader. Errors are those of [Client.Inspect].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	if e == nil || e.client == nil || e.client.core == nil {
+	if !e.ok() {
 		return Leader{}, errZeroLock
 	}
 	info, err := e.client.Inspect(ctx, e.key)
@@ -161,7 +164,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // expires. Errors are those of [Client.Inspect].
 func (e *Election) Candidates(ctx context.Context) ([]string, error) {
 	switch {
-	case e == nil || e.client == nil || e.client.core == nil:
+	case !e.ok():
 		return nil, errZeroLock
 	case ctx == nil:
 		return nil, failed("list the candidates of", e.key, basic.ErrNilContext)
@@ -204,7 +207,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			changed := !seen || now.Name != last.Name || now.Term != last.Term || now.Elected != last.Elected
 			switch {
 			case err != nil:
-				if !yield(Leader{}, err) || ctx == nil || driver.VerdictOf(err).IsFinal() || errors.Is(err, errZeroLock) {
+				if !yield(Leader{}, err) || ctx == nil || !e.ok() || driver.VerdictOf(err).IsFinal() {
 					return
 				}
 			case changed:

@@ -40,7 +40,7 @@ const (
 // name or Terms.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leadership *Held) error) error {
 	switch {
-	case e == nil || e.client == nil || e.client.core == nil:
+	case !e.ok():
 		return errZeroLock
 	case ctx == nil:
 		return failed("run", e.key, basic.ErrNilContext)
@@ -82,16 +82,16 @@ func (e *Election) runTerm(ctx context.Context, lead func(context.Context, *Held
 	err, resigned := runHeld(ctx, held, lead)
 	lasted = time.Since(began)
 	lost := resigned
-	if errors.Is(held.Err(), ErrLost) || errors.Is(held.Err(), ErrClosed) { // also if lead has called Unlock
+	if end := endOf(held.Err()); end == endLost || end == endClosed { // also if lead has called Unlock
 		lost = held.Err()
 	}
 	switch {
 	case e.client.ended(ctx) != nil:
 		logRelease(held, resigned)
 		return false, lasted, e.ended(ctx, err)
-	case errors.Is(lost, ErrClosed): // the store or the engine is closed
+	case endOf(lost) == endClosed: // the store or the engine is closed
 		return false, lasted, lost
-	case errors.Is(lost, ErrLost):
+	case endOf(lost) == endLost:
 		return true, lasted, cmp.Or(err, lost)
 	}
 	logRelease(held, resigned)
@@ -100,8 +100,8 @@ func (e *Election) runTerm(ctx context.Context, lead func(context.Context, *Held
 
 // endsRun reports whether another campaign would fail as this one did.
 func endsRun(err error) bool {
-	return driver.VerdictOf(err).IsFinal() && !errors.Is(err, ErrNotAcquired) ||
-		errors.Is(err, ErrHeldByContext) || errors.Is(err, schedule.ErrClosed)
+	v := driver.VerdictOf(err)
+	return v.IsFinal() && v != driver.Taken && v != driver.Refused || isAny(err, ErrHeldByContext, schedule.ErrClosed)
 }
 
 // ended returns the error of a Run whose ctx or client has ended. err is that of lead.

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Errors that users match on.
@@ -134,15 +136,12 @@ func (c *core) verdict(caller context.Context, err error, taken bool) error {
 // verdict is core.verdict for a client that is not closed.
 func verdict(caller context.Context, err error, taken bool) error {
 	cause := causeOf(caller)
-	if !errors.Is(err, ErrUnavailable) {
-		switch {
-		case isDefinite(err) && cause == nil:
-			return err
-		case isDefinite(err), taken && isEndOf(caller, err):
-			return &outcomeError{ErrNotAcquired, cause, err}
-		}
-	} else if cause == nil && errors.As(err, new(*outcomeError)) {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+	case isDefinite(err) && cause == nil:
 		return err
+	case isDefinite(err), taken && isEndOf(caller, err):
+		return &outcomeError{ErrNotAcquired, cause, err}
 	}
 	return &outcomeError{ErrUnavailable, cause, err}
 }
@@ -153,20 +152,22 @@ func isAnswer(err error) bool { return driver.VerdictOf(err).IsAnswer() }
 // isDefinite reports whether err is an answer of the store, or an error of this package,
 // that tells why the lock is not acquired.
 func isDefinite(err error) bool {
-	return driver.VerdictOf(err).IsFinal() || errors.Is(err, ErrTooMany) || errors.Is(err, ErrLost) ||
-		errors.Is(err, errNotWatched) || errors.Is(err, errStillTaken)
+	return driver.VerdictOf(err).IsFinal() || isAny(err, ErrTooMany, ErrLost, errNotWatched, errStillTaken)
 }
 
 // isEndOf reports whether err tells nothing but that the caller's context has ended.
 func isEndOf(caller context.Context, err error) bool {
-	return caller.Err() != nil && (err == nil || isEnd(err) || errors.Is(err, causeOf(caller)) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	return caller.Err() != nil && (err == nil || isAny(err, causeOf(caller), context.Canceled, context.DeadlineExceeded))
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // unavailable adds ErrUnavailable to the error of a call that acquires nothing, unless it
-// is a definite answer. The caller's context has not ended.
+// is nil or a definite answer. The caller's context has not ended.
 func unavailable(err error) error {
-	if err == nil || errors.As(err, new(*outcomeError)) || !errors.Is(err, ErrUnavailable) && isAnswer(err) {
+	if isAnswer(err) {
 		return err
 	}
 	return &outcomeError{kind: ErrUnavailable, err: err}
@@ -217,18 +218,20 @@ func (e *outcomeError) Is(target error) bool {
 	switch target {
 	case ErrNotAcquired, ErrUnavailable:
 		return target == e.kind
-	case context.Canceled, context.DeadlineExceeded:
-		return errors.Is(e.cause, target)
 	}
-	return errors.Is(e.cause, target) || errors.Is(e.err, target)
+	return errors.Is(e.cause, target) ||
+		target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.err, target)
 }
 
 // As implements the rules of the type.
 func (e *outcomeError) As(target any) bool {
+	of := []error{e.cause, e.err}
 	if _, ok := target.(**HeldError); ok {
-		return errors.Is(e.kind, ErrNotAcquired) && e.err != nil && errors.As(e.err, target)
+		if of = of[1:]; e.kind == ErrUnavailable {
+			return false
+		}
 	}
-	return e.cause != nil && errors.As(e.cause, target) || e.err != nil && errors.As(e.err, target)
+	return slices.ContainsFunc(of, func(err error) bool { return err != nil && errors.As(err, target) })
 }
 
 // endedError is the cause of the context of a call of the store.
@@ -240,14 +243,45 @@ type endedError struct {
 func (e *endedError) Error() string { return e.text }
 func (e *endedError) Unwrap() error { return e.err }
 
-var (
-	errCallerCanceled = &endedError{"the caller's context has been canceled", context.Canceled}
-	errCallerLate     = &endedError{"the caller's deadline has passed", context.DeadlineExceeded}
-	errClientClosing  = &endedError{"the client is being closed", context.Canceled}
-)
+var errClientClosing = &endedError{"the client is being closed", context.Canceled}
 
 // isEnd reports whether a call of the store failed because its context had ended.
 func isEnd(err error) bool { return errors.As(err, new(*endedError)) }
+
+// ending is how the lease of a handle has ended.
+type ending uint8
+
+const (
+	noEnd       ending = iota // it has not
+	endLost                   // ErrLost
+	endClosed                 // ErrClosed, or that of the watchdog
+	endDetached               // ErrDetached
+	endUnlocked               // ErrNotHeld, or that of an entry that was stopped
+	endUnknown                // any other error, such as that of an Unlock without an answer
+)
+
+// endOf returns the ending that an error of a handle or of its entry tells of.
+func endOf(err error) ending {
+	switch {
+	case err == nil:
+		return noEnd
+	case errors.Is(err, ErrLost):
+		return endLost
+	case isAny(err, ErrClosed, renewal.ErrClosed):
+		return endClosed
+	case errors.Is(err, ErrDetached):
+		return endDetached
+	case isAny(err, ErrNotHeld, renewal.ErrStopped):
+		return endUnlocked
+	}
+	return endUnknown
+}
+
+// lossIn returns the loss that an error tells of, or nil.
+func lossIn(err error) *renewal.LostError {
+	lost, _ := errors.AsType[*renewal.LostError](err)
+	return lost
+}
 
 // causeOf returns the cause of a context that has ended, and nil otherwise.
 func causeOf(ctx context.Context) error {

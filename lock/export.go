@@ -106,7 +106,7 @@ func (c *Client) canMove(lease driver.Lease) error {
 // store cannot take leases over; and otherwise one of [Client.Inspect]. After an error the lease is
 // as it was, or renewed once more. Resume takes at most two TTLs. No error shows the string.
 func (c *Client) Resume(ctx context.Context, exported string) (*Held, error) {
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return nil, errZeroClient
 	}
 	if ctx == nil {
@@ -156,7 +156,7 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease) (*Held, error) 
 		switch {
 		case failure == nil:
 			return held, nil
-		case errors.Is(failure, ErrNotHeld), errors.Is(failure, errNotWatched), errors.Is(failure, ErrClosed):
+		case isAnswer(failure), isDefinite(failure):
 			return nil, failure
 		}
 		err = failure

@@ -129,7 +129,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 
 // whyUsed returns the error of a second call that ends the handle.
 func (h *Held) whyUsed() error {
-	if errors.Is(h.Err(), ErrDetached) {
+	if endOf(h.Err()) == endDetached {
 		return ErrDetached
 	}
 	return ErrNotHeld
@@ -306,11 +306,11 @@ func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
 // members may still have it.
 func (s *heldLease) releaseEnded(lease driver.Lease) error {
 	err := s.state()
-	if errors.Is(err, ErrDetached) { // another process may have the lease
+	if endOf(err) == endDetached { // another process may have the lease
 		return err
 	}
-	var lost *renewal.LostError
-	if errors.As(err, &lost) && lost.Reason != renewal.ReasonLimitReached {
+	lost := lossIn(err)
+	if lost != nil && lost.Reason != renewal.ReasonLimitReached {
 		lease = notKept(lease) // the work was not protected to its end, so another may do it now
 	}
 	gone := lost != nil && lost.Reason == renewal.ReasonNotOwned
@@ -327,18 +327,14 @@ func (s *heldLease) state() error { return entryState(s.entry, s.client.terms) }
 
 func entryState(entry *renewal.Entry[driver.Lease], terms Terms) error {
 	err := entry.Err()
+	end, lost := endOf(err), lossIn(err)
 	switch {
-	case errors.Is(err, renewal.ErrStopped):
+	case end == endUnlocked:
 		return ErrNotHeld
-	case errors.Is(err, ErrDetached):
-		return ErrDetached
-	case errors.Is(err, schedule.ErrClosed):
+	case end == endClosed && errors.Is(err, schedule.ErrClosed):
 		return errEngineClosed
-	case errors.Is(err, renewal.ErrClosed):
+	case end == endClosed:
 		return ErrClosed
-	}
-	lost, _ := errors.AsType[*renewal.LostError](err)
-	switch {
 	case lost == nil || lost.Reason != renewal.ReasonLimitReached:
 		return err
 	case terms.Fixed:
@@ -364,7 +360,7 @@ func (s *heldLease) ended() error { return entryError(s.entry, s.client.terms) }
 
 func entryError(entry *renewal.Entry[driver.Lease], terms Terms) error {
 	err := entryState(entry, terms)
-	if errors.Is(err, ErrLost) {
+	if endOf(err) == endLost {
 		return keyError{key: entry.Lease().Key, err: err}
 	}
 	return err
@@ -416,7 +412,7 @@ type ctxOwnerKey struct{ core *core }
 // owners returns the innermost ownership of this client that ctx carries, or nil. It
 // returns nil for a client whose acquire refuses all requests.
 func (c *Client) owners(ctx context.Context) *ctxOwner {
-	if ctx == nil || c == nil || c.core == nil || c.wrong != nil {
+	if ctx == nil || !c.ok() || c.wrong != nil {
 		return nil
 	}
 	o, _ := ctx.Value(ctxOwnerKey{c.core}).(*ctxOwner)

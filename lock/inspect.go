@@ -37,7 +37,7 @@ func (c *Client) ForceRelease(ctx context.Context, key string) error {
 
 // about calls f, which asks the store about a key, or returns an error.
 func (c *Client) about(ctx context.Context, verb, key string, f func(context.Context) error) error {
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return errZeroClient
 	}
 	err := checkKey(key)

@@ -42,7 +42,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 
 // listPage asks the store once.
 func (c *Client) listPage(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return nil, "", errZeroClient
 	}
 	if prefix != "" {

@@ -103,14 +103,14 @@ func (h *Held) complete() {
 func (h *Held) giveBack(ctx context.Context) error {
 	if g, several := h.handle.(*multiHandle); several && h.used.CompareAndSwap(false, true) {
 		g.end(ErrNotHeld)
-		return forEach(g.members, func(h *Held) error { return h.giveBack(ctx) })
+		return errors.Join(forEach(g.members, func(h *Held) error { return h.giveBack(ctx) })...)
 	}
 	s, first := h.handle.(*heldLease)
 	if !first || !h.used.CompareAndSwap(false, true) {
 		return h.Unlock(ctx)
 	}
 	err := s.unlock(ctx, false)
-	if !errors.Is(err, ErrClosed) { // otherwise Close releases it
+	if endOf(err) != endClosed { // otherwise Close releases it
 		h.complete()
 	}
 	return err

@@ -147,7 +147,7 @@ func identities(l Locker) (ids []any) {
 
 func identitiesOfPart(l Locker) []any {
 	c, r := requestOf(l)
-	if c == nil || c.core == nil {
+	if !c.ok() {
 		return []any{l}
 	}
 	id := lockID{store: c.store, key: r.Key}
@@ -254,13 +254,12 @@ func (m *multi) lock(ctx context.Context, o *observation) (*Held, error) {
 	var timeout time.Duration
 	for round := 0; ; round++ {
 		held, failed, err := m.round(ctx, next, true, timeout, o)
-		var taken *HeldError
 		switch {
 		case err == nil:
 			return held, nil
 		case ctx != nil && ctx.Err() != nil && errors.Is(err, causeOf(ctx)): // must come first, because the cause may be a *HeldError
 			return nil, err
-		case !errors.As(err, &taken) && !errors.Is(err, errStillTaken):
+		case driver.VerdictOf(err) != driver.Taken && !errors.Is(err, errStillTaken):
 			return nil, err
 		case ctx.Err() != nil:
 			return nil, verdict(ctx, err, true)
@@ -312,7 +311,7 @@ var errStillTaken = errors.New("it is still taken")
 // distant stores have time to answer.
 func lockWithin(ctx context.Context, l Locker, timeout time.Duration, o *observation) (*Held, error) {
 	began := time.Now()
-	if h, err := lockMember(ctx, l, false, o); err == nil || ctx.Err() != nil || !errors.As(err, new(*HeldError)) {
+	if h, err := lockMember(ctx, l, false, o); err == nil || ctx.Err() != nil || driver.VerdictOf(err) != driver.Taken {
 		return h, err
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, timeout+time.Since(began), errStillTaken)
@@ -342,8 +341,8 @@ func giveBackAll(ctx context.Context, got []*Held) {
 	}
 }
 
-// forEach calls f for all handles concurrently and returns all errors.
-func forEach(all []*Held, f func(*Held) error) error {
+// forEach calls f for all handles concurrently and returns the error of each.
+func forEach(all []*Held, f func(*Held) error) []error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, h := range all {
@@ -351,5 +350,5 @@ func forEach(all []*Held, f func(*Held) error) error {
 		wg.Go(func() { errs[i] = f(h) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errs
 }

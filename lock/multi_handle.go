@@ -49,9 +49,8 @@ func (g *multiHandle) unlock(ctx context.Context, _ bool) error {
 func (g *multiHandle) unlockAll(ctx context.Context) error {
 	g.end(ErrNotHeld)
 	silent, reporting := g.byReports()
-	return errors.Join(
-		forEach(silent, func(h *Held) error { return h.Unlock(ctx) }),
-		unlockInTurn(ctx, reporting))
+	errs := forEach(silent, func(h *Held) error { return h.Unlock(ctx) })
+	return errors.Join(errors.Join(errs...), unlockInTurn(ctx, reporting))
 }
 
 // byReports returns the members whose Unlock calls no hook, and those whose Unlock may.
@@ -166,7 +165,7 @@ func (g *multiHandle) String() string {
 }
 
 func (g *multiHandle) renewNow(ctx context.Context, ttl time.Duration) error {
-	return forEach(g.members, func(h *Held) error { return h.Renew(ctx, ttl) })
+	return errors.Join(forEach(g.members, func(h *Held) error { return h.Renew(ctx, ttl) })...)
 }
 
 func (g *multiHandle) refresh(ctx context.Context) error {
@@ -177,16 +176,11 @@ func (g *multiHandle) refresh(ctx context.Context) error {
 // error is of that one only, because no error matches both ErrUnavailable and
 // ErrNotAcquired.
 func refreshAll(ctx context.Context, all []*Held) error {
-	err := forEach(all, func(h *Held) error { return h.handle.refresh(ctx) })
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		for _, one := range joined.Unwrap() {
-			if errors.Is(one, ErrUnavailable) {
-				return one
-			}
-		}
+	errs := forEach(all, func(h *Held) error { return h.handle.refresh(ctx) })
+	if i := slices.IndexFunc(errs, func(err error) bool { return !isAnswer(err) }); i >= 0 {
+		return errs[i]
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // withOwner returns a context in which each member can be entered while h is held.
@@ -215,7 +209,7 @@ func (s *heldLease) refresh(ctx context.Context) error {
 	switch {
 	case s.client.life.Err() != nil:
 		outcome = &outcomeError{ErrNotAcquired, nil, ErrClosed}
-	case isDefinite(err) || errors.Is(err, ErrNotHeld):
+	case isAnswer(err), isDefinite(err):
 		outcome.kind = ErrNotAcquired
 	default: // err may be that of a context that ended with the lease
 		outcome.err = cmp.Or(s.state(), err)

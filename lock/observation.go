@@ -37,7 +37,7 @@ func (o *observation) ofMulti() bool { return o != nil && o.isMulti }
 
 // observe returns the observation of a call that begins now.
 func (c *Client) observe(kind Kind) *observation {
-	if c == nil || c.core == nil || c.hooks == nil {
+	if !c.ok() || c.hooks == nil {
 		return nil
 	}
 	return &observation{hooks: c.hooks, info: HookInfo{Kind: kind}, began: time.Now()}
@@ -159,14 +159,14 @@ func (o *observation) releasing(ctx context.Context, release func()) context.Con
 func (o *observation) ended(ctx context.Context, state, err error) {
 	i, hook := o.info, o.hooks.Released
 	i.Held, i.Err = time.Since(o.acquired), err
-	switch {
-	case errors.Is(err, ErrLost):
+	switch end := endOf(err); {
+	case end == endLost:
 		i.Outcome, hook = OutcomeLost, o.hooks.Lost
-	case errors.Is(cmp.Or(state, err), ErrClosed):
+	case endOf(cmp.Or(state, err)) == endClosed:
 		i.Outcome = OutcomeClosed
-	case errors.Is(err, ErrDetached):
+	case end == endDetached:
 		i.Outcome, i.Err = OutcomeDetached, nil
-	case errors.Is(err, ErrNotHeld): // by Downgrade, or by Unlock of one lock of a Multi
+	case end == endUnlocked: // by Downgrade, or by Unlock of one lock of a Multi
 		i.Outcome, i.Err = OutcomeUnlocked, nil
 	default:
 		i.Outcome = OutcomeUnlocked

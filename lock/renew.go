@@ -5,7 +5,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -50,8 +49,7 @@ func (s *heldLease) renewNow(ctx context.Context, ttl time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	var denied *renewal.LostError
-	if errors.As(err, &denied) && denied.Reason == renewal.ReasonNotOwned {
+	if denied := lossIn(err); denied != nil && denied.Reason == renewal.ReasonNotOwned {
 		s.entry.ReportLost(denied.Err)
 	}
 	return failed("renew", lease.Key, cmp.Or(s.state(), s.client.reveal(ctx, err)))

@@ -119,7 +119,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 
 // writer returns the lease of a writer's handle and marks the handle as used.
 func (m *RWMutex) writer(ctx context.Context, h *Held) (*heldLease, error) {
-	if m == nil || m.client == nil || m.client.core == nil {
+	if m == nil || !m.client.ok() {
 		return nil, errZeroLock
 	}
 	refused := func(err error) (*heldLease, error) {
@@ -196,7 +196,7 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 	}
 	if ended := newHeld(c, entry, lease).Err(); ended != nil {
 		err = ended
-	} else if lost, ok := errors.AsType[*renewal.LostError](err); ok {
+	} else if lost := lossIn(err); lost != nil {
 		entry.ReportLost(lost.Err) // counts it
 	}
 	return nil, reports, c.verdict(caller, err, false)
@@ -209,16 +209,16 @@ func (c *core) requestDowngrade(ctx context.Context, lease driver.Lease) (sent t
 		sent = time.Now()
 		var got driver.Lease
 		got, err = c.store.Acquire(ctx, lease.Request)
-		switch {
+		switch v := driver.VerdictOf(err); {
 		case err == nil && got.Token != lease.Token: // a new grant, which does not count
 			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned}
 		case err == nil && got.Sent.IsZero():
 			return sent, unanswered, nil
 		case err == nil:
 			return got.Sent, unanswered, nil
-		case errors.As(err, new(*HeldError)):
+		case v == driver.Taken:
 			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
-		case ctx.Err() == nil && driver.VerdictOf(err).IsFinal():
+		case ctx.Err() == nil && v.IsFinal():
 			return sent, unanswered, err
 		}
 		unanswered = true

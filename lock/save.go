@@ -98,7 +98,7 @@ func (s *heldLease) save(ctx context.Context, data []byte) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrNotHeld):
+	case driver.VerdictOf(err) == driver.NotHeld:
 		s.entry.ReportLost(nil)
 	}
 	return cmp.Or(s.state(), s.client.reveal(ctx, err))

@@ -49,7 +49,7 @@ type storeHealth struct {
 // that the store has answered the call, although the call failed.
 func (h *storeHealth) record(err error, v driver.Verdict, began time.Time, queued bool) {
 	switch {
-	case v == driver.Refused && (errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported)):
+	case v == driver.Closed, v == driver.Unsupported:
 	case v.IsAnswer():
 		if h.down.Load() {
 			h.answered()

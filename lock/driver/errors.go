@@ -66,12 +66,16 @@ var (
 // Verdict is what the error of a call of a store says about its request.
 type Verdict uint8
 
-// The verdicts. The first four are answers.
+// The verdicts. All up to Closed are answers. From Refused to Closed, another try would be refused too.
 const (
 	Done        Verdict = iota // no error: the request was executed
 	Taken                      // a *HeldError
 	NotHeld                    // ErrNotHeld
-	Refused                    // another try would be refused too: ErrNotAcquired, ErrWrongType, ErrClosed, ErrBadKey, ErrBadTTL, ErrBadMembers, errors.ErrUnsupported
+	Refused                    // ErrNotAcquired: a Release has refused the owner
+	Invalid                    // ErrBadKey, ErrBadTTL or ErrBadMembers
+	WrongType                  // ErrWrongType
+	Unsupported                // errors.ErrUnsupported
+	Closed                     // ErrClosed
 	NotExecuted                // ErrNotExecuted
 	NotSent                    // ErrNotSent
 	Unconfirmed                // a *ReplicasError: the server has executed the request
@@ -98,25 +102,29 @@ func VerdictOf(err error) Verdict {
 	if _, ok := errors.AsType[*HeldError](err); ok {
 		return Taken
 	}
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			return Refused
+	for _, answer := range answers {
+		if errors.Is(err, answer.err) {
+			return answer.verdict
 		}
-	}
-	if errors.Is(err, ErrNotHeld) {
-		return NotHeld
 	}
 	return Unanswered
 }
 
-var refusals = []error{ErrNotAcquired, ErrWrongType, ErrClosed, ErrBadKey, ErrBadTTL, ErrBadMembers, errors.ErrUnsupported}
+// answers has the errors that are answers, first those that decide.
+var answers = []struct {
+	err     error
+	verdict Verdict
+}{
+	{ErrNotAcquired, Refused}, {ErrWrongType, WrongType}, {ErrClosed, Closed}, {ErrBadKey, Invalid}, {ErrBadTTL, Invalid},
+	{ErrBadMembers, Invalid}, {errors.ErrUnsupported, Unsupported}, {ErrNotHeld, NotHeld},
+}
 
 // IsAnswer reports whether the store has answered the request.
-func (v Verdict) IsAnswer() bool { return v <= Refused }
+func (v Verdict) IsAnswer() bool { return v <= Closed }
 
 // IsFinal reports whether the store has answered that it does not grant the request. Another try gets
 // another answer only if the lock was taken.
-func (v Verdict) IsFinal() bool { return v == Taken || v == Refused }
+func (v Verdict) IsFinal() bool { return v == Taken || v >= Refused && v <= Closed }
 
 // LeavesNothing reports whether the store neither has nor will have anything of an Acquire.
 func (v Verdict) LeavesNothing() bool {

@@ -18,9 +18,9 @@ func TestVerdictOf(t *testing.T) {
 		held:                  driver.Taken,
 		driver.ErrNotHeld:     driver.NotHeld,
 		driver.ErrNotAcquired: driver.Refused,
-		driver.ErrStoreClosed: driver.Refused,
-		driver.ErrWrongType:   driver.Refused,
-		fmt.Errorf("x: %w", errors.ErrUnsupported): driver.Refused,
+		driver.ErrStoreClosed: driver.Closed,
+		driver.ErrWrongType:   driver.WrongType,
+		fmt.Errorf("x: %w", errors.ErrUnsupported): driver.Unsupported,
 		driver.ErrNotExecuted:                      driver.NotExecuted,
 		driver.ErrNotSent:                          driver.NotSent,
 		&driver.ReplicasError{}:                    driver.Unconfirmed,
@@ -38,7 +38,7 @@ func TestVerdictOf(t *testing.T) {
 		unsentError{io.EOF}:                                       driver.NotSent,
 		driver.SentBefore(unsentError{io.EOF}):                    driver.Unanswered,
 		driver.SentBefore(driver.NotExecuted.Error(io.EOF)):       driver.Unanswered,
-		driver.SentBefore(driver.ErrBadKey):                       driver.Refused,
+		driver.SentBefore(driver.ErrBadKey):                       driver.Invalid,
 		driver.NoAnswerError(0):                                   driver.Unanswered,
 	} {
 		assert.Equal(t, want, driver.VerdictOf(err), "%v", err)

@@ -72,7 +72,7 @@ func TestTheVerdictOfAnAnswer(t *testing.T) {
 		"-READONLY You can't write against a read only replica. script: 1, on @user_script:1.":                    driver.NotExecuted,
 		"-ERR max number of clients reached":                                                                      driver.NotExecuted,
 		"-ERR something else":                                                                                     driver.Unanswered,
-		"-WRONGTYPE Operation against a key holding the wrong kind of value":                                      driver.Refused,
+		"-WRONGTYPE Operation against a key holding the wrong kind of value":                                      driver.WrongType,
 		"$-1": driver.Unanswered,
 	} {
 		if text != "" {
