@@ -36,15 +36,10 @@ type OpenFunc func(ctx context.Context) (ps *redis.PubSub, stays func() bool)
 // listener and closes it some time after the last one has left. Its methods are safe
 // for concurrent use.
 type Subscription struct {
-	open        OpenFunc
-	codec       Codec
-	prefix      string // of the channels
-	idleTimeout time.Duration
-	sharded     bool
-	message     func(channel, payload string)
-	unconfirmed func(error)
-	prove       func(ctx context.Context, channel, message string) error
-	proof       atomic.Pointer[string] // the message of Prove; nil: none is under way
+	open  OpenFunc
+	codec Codec
+	opts  Options
+	proof atomic.Pointer[string] // the message of Prove; nil: none is under way
 
 	ctx    context.Context // ends with Cancel
 	cancel context.CancelFunc
@@ -119,18 +114,13 @@ func New(open OpenFunc, codec Codec, o Options) *Subscription {
 		o.IdleTimeout = idleTimeout
 	}
 	s := &Subscription{
-		open:        open,
-		codec:       codec,
-		prefix:      o.Prefix,
-		idleTimeout: o.IdleTimeout,
-		change:      make(chan struct{}, 1),
-		sharded:     o.Sharded,
-		message:     o.Message,
-		unconfirmed: o.Unconfirmed,
-		prove:       o.Prove,
-		listeners:   make(map[string]*Listener),
-		channels:    make(map[string]*channel),
-		leaving:     make(map[string]int),
+		open:      open,
+		codec:     codec,
+		opts:      o,
+		change:    make(chan struct{}, 1),
+		listeners: make(map[string]*Listener),
+		channels:  make(map[string]*channel),
+		leaving:   make(map[string]int),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -251,25 +241,16 @@ func (s *Subscription) deliver(payload string) {
 	if !ok {
 		return
 	}
-	l := s.find(id)
-	if l == nil || !s.codec.Verify(l.name, payload) {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
+	switch l := s.listeners[id]; {
+	case l == nil || !s.codec.Verify(l.name, payload):
 	case value == 0:
 		l.miss()
 	case value > l.value:
 		l.value, l.payload = value, payload
 		l.notify()
 	}
-}
-
-func (s *Subscription) find(id string) *Listener {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.listeners[id]
 }
 
 // confirmed notes that the server has confirmed a channel. Its listeners may have missed
@@ -282,7 +263,7 @@ func (s *Subscription) confirmed(name string) {
 		return
 	}
 	c.on = true
-	if !s.proven && s.prove != nil {
+	if !s.proven && s.opts.Prove != nil {
 		notify(s.change)
 	}
 	for _, l := range s.listeners {
@@ -298,8 +279,8 @@ func (s *Subscription) unproven(ok bool) string {
 	defer s.mu.Unlock()
 	s.proven = s.proven || ok
 	for name, c := range s.channels {
-		if c.on && !s.proven && s.prove != nil {
-			return s.prefix + name
+		if c.on && !s.proven && s.opts.Prove != nil {
+			return s.opts.Prefix + name
 		}
 	}
 	return ""
@@ -347,14 +328,14 @@ func (s *Subscription) wanted() (on, off []string) {
 		case c.active == 0 && len(s.channels) > 1:
 			delete(s.channels, name)
 			if c.requested {
-				off = append(off, s.prefix+name)
-				if s.sharded {
+				off = append(off, s.opts.Prefix+name)
+				if s.opts.Sharded {
 					s.leaving[name]++
 				}
 			}
 		case !c.requested:
 			c.requested = true
-			on = append(on, s.prefix+name)
+			on = append(on, s.opts.Prefix+name)
 		}
 	}
 	return on, off

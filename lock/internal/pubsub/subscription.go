@@ -46,8 +46,8 @@ func (s *Subscription) run() {
 			pause, failed = minPause, 0
 		case err != nil:
 			var refusal redis.Error
-			if failed++; (errors.As(err, &refusal) || failed == maxUnconfirmed) && s.unconfirmed != nil {
-				s.unconfirmed(err)
+			if failed++; (errors.As(err, &refusal) || failed == maxUnconfirmed) && s.opts.Unconfirmed != nil {
+				s.opts.Unconfirmed(err)
 			}
 		}
 		select {
@@ -88,7 +88,7 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 	defer ticker.Stop()
 	defer s.proof.Store(nil)
 	ok, pings := true, 0
-	for idle := time.Duration(0); ok && idle < s.idleTimeout; {
+	for idle := time.Duration(0); ok && idle < s.opts.IdleTimeout; {
 		select {
 		case <-ctx.Done():
 			return
@@ -99,7 +99,7 @@ func (s *Subscription) maintain(ctx context.Context, ps *redis.PubSub, stays fun
 		case <-ticker.C:
 			if pings++; pings > pingsOfProof && s.proof.Swap(nil) != nil {
 				s.unproven(true)
-				s.unconfirmed(errNotProven)
+				s.opts.Unconfirmed(errNotProven)
 			}
 			ok = stays() && withTimeout(ctx, func(ctx context.Context) error { return ps.Ping(ctx) })
 			idle += PingInterval
@@ -119,13 +119,13 @@ func (s *Subscription) sendProof(channel string) {
 	text := rand.Text()
 	s.proof.Store(&text)
 	var err error
-	if withTimeout(s.ctx, func(ctx context.Context) error { err = s.prove(ctx, channel, text); return err }) {
+	if withTimeout(s.ctx, func(ctx context.Context) error { err = s.opts.Prove(ctx, channel, text); return err }) {
 		return
 	}
 	s.proof.Store(nil)
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.unproven(true)
-		s.unconfirmed(err)
+		s.opts.Unconfirmed(err)
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *Subscription) adjust(ctx context.Context, ps *redis.PubSub) bool {
 	on, off := s.wanted()
 	return withTimeout(ctx, func(ctx context.Context) error {
 		subscribe, unsubscribe := ps.Subscribe, ps.Unsubscribe
-		if s.sharded {
+		if s.opts.Sharded {
 			subscribe, unsubscribe = sendEach(ps.SSubscribe), sendEach(ps.SUnsubscribe)
 		}
 		if len(off) > 0 {
@@ -192,7 +192,7 @@ func (s *Subscription) read(ctx context.Context, ps *redis.PubSub) (bool, error)
 		}
 		switch m := message.(type) {
 		case *redis.Subscription:
-			name := strings.TrimPrefix(m.Channel, s.prefix)
+			name := strings.TrimPrefix(m.Channel, s.opts.Prefix)
 			switch m.Kind {
 			case "subscribe", "ssubscribe":
 				worked = true
@@ -206,8 +206,8 @@ func (s *Subscription) read(ctx context.Context, ps *redis.PubSub) (bool, error)
 			if s.proves(m.Payload) {
 				continue
 			}
-			if s.message != nil {
-				s.message(strings.TrimPrefix(m.Channel, s.prefix), m.Payload)
+			if s.opts.Message != nil {
+				s.opts.Message(strings.TrimPrefix(m.Channel, s.opts.Prefix), m.Payload)
 			} else {
 				s.deliver(m.Payload)
 			}
