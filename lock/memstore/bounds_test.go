@@ -15,7 +15,7 @@ import (
 
 const many = 1024
 
-func tombstoneCount(s *Store) int { return len(s.refused.recent) + len(s.refused.old) }
+func tombstoneCount(s *Store) int { return len(s.refused.until) + len(s.refused.order) }
 
 func requestFor(key, owner string, ttl time.Duration) driver.Request {
 	return driver.Request{Key: key, Owner: owner, TTL: ttl}

@@ -279,36 +279,33 @@ func (s *Store) Close() error {
 func (s *Store) Shutdown(context.Context) error { return s.Close() }
 
 // tombstoneTime is how long the store refuses an owner that was released before its
-// Acquire was answered. It may refuse the owner for up to twice that time.
+// Acquire was answered.
 const tombstoneTime = time.Minute
 
 // tombstones are the owners whose requests are refused.
 type tombstones struct {
-	since       time.Time           // when recent was begun
-	recent, old map[string]struct{} // added after since, and in the tombstoneTime before
+	until map[string]time.Time // by owner
+	order []string             // the owners, in the order in which they were added
 }
 
 func (t *tombstones) add(owner string, now time.Time) {
 	t.expire(now)
-	if t.recent == nil {
-		t.recent = make(map[string]struct{})
+	if t.until == nil {
+		t.until = make(map[string]time.Time)
 	}
-	t.recent[owner] = struct{}{}
+	t.until[owner] = now.Add(tombstoneTime)
+	t.order = append(t.order, owner)
 }
 
 func (t *tombstones) has(owner string, now time.Time) bool {
 	t.expire(now)
-	_, recent := t.recent[owner]
-	_, old := t.old[owner]
-	return recent || old
+	return now.Before(t.until[owner])
 }
 
 // expire drops the owners that were added long enough ago.
 func (t *tombstones) expire(now time.Time) {
-	switch age := now.Sub(t.since); {
-	case age >= 2*tombstoneTime:
-		*t = tombstones{since: now}
-	case age >= tombstoneTime:
-		*t = tombstones{since: t.since.Add(tombstoneTime), old: t.recent}
+	for len(t.order) > 0 && !now.Before(t.until[t.order[0]]) {
+		delete(t.until, t.order[0])
+		t.order = t.order[1:]
 	}
 }
