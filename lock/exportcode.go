@@ -37,43 +37,42 @@ func encodeExported(l driver.Lease) string {
 	}
 	b = binary.AppendUvarint(b, l.Token)
 	for _, text := range []string{l.Key, l.Owner, l.Metadata()} {
-		b = appendText(b, text)
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	}
-	b = append(b, exportDigest(b)...)
-	return exportPrefix + base64.RawURLEncoding.EncodeToString(b)
-}
-
-func appendText(b []byte, text string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	return exportPrefix + base64.RawURLEncoding.EncodeToString(append(b, exportDigest(b)...))
 }
 
 func exportDigest(b []byte) []byte {
-	h := sha256.New()
-	h.Write([]byte(exportPrefix))
-	h.Write(b)
-	return h.Sum(nil)[:exportSum]
+	sum := sha256.Sum256(append([]byte(exportPrefix), b...))
+	return sum[:exportSum]
 }
 
 // decodeExported reads a string of encodeExported. It accepts only what encodeExported returns for
 // the lease of a client. Its errors do not show the string.
 func decodeExported(text string) (driver.Lease, error) {
-	encoded, ok := strings.CutPrefix(text, exportPrefix)
-	if !ok || len(text) > maxExport || strings.ContainsAny(encoded, "\r\n") { // base64 skips line ends
+	encoded, _ := strings.CutPrefix(text, exportPrefix)
+	rest, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || len(rest) == 0 || len(text) > maxExport {
 		return driver.Lease{}, ErrBadExport
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(b) <= exportSum || string(exportDigest(b[:len(b)-exportSum])) != string(b[len(b)-exportSum:]) {
-		return driver.Lease{}, ErrBadExport
+	l := driver.Lease{}
+	l.Unanswered, rest = rest[0] == 1, rest[1:]
+	number := func() uint64 {
+		n, size := binary.Uvarint(rest)
+		rest = rest[max(size, 0):]
+		return n
 	}
-	flags, r := b[0], exportReader{rest: b[1 : len(b)-exportSum]}
-	var l driver.Lease
-	l.Unanswered = flags == 1
-	l.Token = r.number()
-	l.Key, l.Owner = r.text(), r.text()
-	if metadata := r.text(); metadata != "" {
+	part := func() string {
+		n := min(number(), uint64(len(rest)))
+		of := rest[:n]
+		rest = rest[n:]
+		return string(of)
+	}
+	l.Token, l.Key, l.Owner = number(), part(), part()
+	if metadata := part(); metadata != "" {
 		l.Attrs = &driver.Attrs{Metadata: metadata}
 	}
-	if r.err != nil || len(r.rest) > 0 || flags > 1 || !isOwner(l.Owner) || len(l.Metadata()) > MaxMetadataLen {
+	if encodeExported(l) != text || !isOwner(l.Owner) || len(l.Metadata()) > MaxMetadataLen {
 		return driver.Lease{}, ErrBadExport
 	}
 	if err := checkKey(l.Key); err != nil {
@@ -84,45 +83,10 @@ func decodeExported(text string) (driver.Lease, error) {
 
 // isOwner reports whether an owner has the form of those of core.owner.
 func isOwner(owner string) bool {
-	if len(owner) != ownerLen || owner[idLen] != ':' {
-		return false
-	}
-	for i := range len(owner) {
-		c := owner[i]
-		letter := 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_'
-		if !letter && i != idLen {
-			return false
-		}
-	}
-	return true
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	client, secret, _ := strings.Cut(owner, ":")
+	return len(client) == idLen && len(secret) == secretLen && strings.Trim(owner, letters) == ":"
 }
 
-// ownerLen is the number of bytes of the owners of core.owner.
-const ownerLen = idLen + 1 + (16*8+5)/6
-
-// exportReader reads the bytes of an exported lease. Its err is set after the first failure.
-type exportReader struct {
-	rest []byte
-	err  error
-}
-
-func (r *exportReader) number() uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || size != len(binary.AppendUvarint(nil, n)) { // there is one form of each number
-		r.rest, r.err = nil, ErrBadExport
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return n
-}
-
-func (r *exportReader) text() string {
-	n := r.number()
-	if n > uint64(len(r.rest)) {
-		r.rest, r.err = nil, ErrBadExport
-		return ""
-	}
-	text := string(r.rest[:n])
-	r.rest = r.rest[n:]
-	return text
-}
+// secretLen is the number of letters after the colon in the owners of core.owner.
+const secretLen = (16*8 + 5) / 6
