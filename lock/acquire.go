@@ -15,22 +15,17 @@ import (
 )
 
 // acquire serves every Lock and TryLock of a lock of one key. With onlyChecks it returns after the checks.
-func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *observation) (*Held, error) {
+func (c *Client) acquire(ctx context.Context, kind Kind, r driver.Request, wait bool, o *observation) (*Held, error) {
 	if !c.ok() {
 		return nil, errZeroLock
 	}
 	err := checkKey(r.Key)
-	if err == nil && c.wrong != nil {
+	switch {
+	case err != nil:
+	case c.wrong != nil:
 		return nil, c.wrong
-	}
-	if err == nil && c.terms.MinHold > 0 {
-		err = c.checkKept(r.Mode)
-	}
-	if err == nil && c.terms.StateTTL > 0 {
-		err = checkState(r.Mode)
-	}
-	if err == nil && c.terms.Yields {
-		err = c.checkYielding(r.Mode)
+	case c.terms.MinHold > 0, c.terms.StateTTL > 0, c.terms.Yields:
+		err = c.checkMode(c.terms, r.Mode)
 	}
 	switch {
 	case err != nil:
@@ -47,7 +42,10 @@ func (c *Client) acquire(ctx context.Context, r driver.Request, wait bool, o *ob
 		return nil, failed("", r.Key, err)
 	case o == onlyChecks:
 		return nil, nil
-	case o == nil || o.isMulti:
+	case o == nil:
+		o = c.observe(kind)
+	}
+	if o == nil || o.isMulti {
 		return c.acquireLease(ctx, r, wait, o)
 	}
 	return o.call(ctx, r.Key, func(ctx context.Context) (*Held, error) { return c.acquireLease(ctx, r, wait, o) })
@@ -86,10 +84,10 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 	if ctx.Err() != nil {
 		return nil, failed("", r.Key, c.verdict(ctx, nil, true))
 	}
-	if err := c.begin(); err != nil {
-		return nil, err
+	if !c.gate.Enter() {
+		return nil, ErrClosed
 	}
-	defer c.done()
+	defer c.gate.Leave()
 	call, stop := c.whileOpen(ctx)
 	defer stop()
 	a := &acquisition{caller: ctx, ctx: call, client: c, wait: wait, observed: o}
@@ -115,7 +113,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 			a.abandon(!returned)
 		}
 		common := err // the other calls of the queue would meet it too
-		if !returned || err != nil && (a.ended() || a.late) {
+		if !returned || err != nil && (c.ended(ctx) != nil || a.late) {
 			common = nil
 		}
 		if wait {
@@ -175,7 +173,7 @@ func (a *acquisition) run() (*Held, error) {
 		}
 		a.late = got == late
 		if got == late || got == unanswered {
-			if failures++; a.ended() {
+			if failures++; c.ended(a.caller) != nil {
 				got = hopeless
 			}
 		}
@@ -318,17 +316,10 @@ func (a *acquisition) register(lease driver.Lease) (*Held, error) {
 	if a.canWait { // Sent may be long before the lock was handed over
 		since = time.Now()
 	}
-	if hold := c.terms.MinHold; hold > 0 {
+	if hold := c.terms.MinHold; hold > 0 && !a.observed.ofMulti() {
 		lease = keptUntil(lease, time.Now().Add(hold)) // from the arrival of the answer, so that it never ends too early
-		if a.observed.ofMulti() {
-			c.markPartial(lease.Owner)
-		}
 	}
-	held, err := c.register(lease, since)
-	if err != nil {
-		c.unmarkPartial(lease.Owner)
-	}
-	return held, err
+	return c.register(lease, since)
 }
 
 // register registers a lease with the watchdog, on the terms of the client. MaxHold counts
@@ -393,9 +384,6 @@ var (
 	errNotWatched = errors.New("the lock cannot be kept alive")
 )
 
-// ended reports whether the caller's context or the client has ended.
-func (a *acquisition) ended() bool { return a.client.ended(a.caller) != nil }
-
 // abandon releases, in the background, what the store has or may still grant to the owner. A call of the store
 // that has not returned may leave anything.
 func (a *acquisition) abandon(notReturned bool) {
@@ -424,15 +412,10 @@ func (c *Client) waitsForItself(ctx context.Context, r driver.Request) bool {
 
 // excludes reports whether a holder in one mode keeps out any request in another mode.
 func excludes(held, wanted driver.Mode) bool {
-	switch held {
-	case driver.Exclusive:
-		return wanted == driver.Exclusive
-	case driver.Write:
-		return wanted == driver.Write || wanted == driver.Read
-	case driver.Read:
-		return wanted == driver.Write
+	if wanted == driver.Write {
+		return held == driver.Write || held == driver.Read
 	}
-	return false
+	return wanted == driver.Exclusive && held == driver.Exclusive || wanted == driver.Read && held == driver.Write
 }
 
 // explainTimeout bounds the request that explains an ErrWrongType.
@@ -463,15 +446,9 @@ func (a *acquisition) explained(err error) error {
 
 // kindOf names the locks that use a mode.
 func kindOf(m driver.Mode) string {
-	switch m {
-	case driver.Exclusive:
-		return "mutex"
-	case driver.Read, driver.Write:
-		return "read-write lock"
-	case driver.Permit:
-		return "semaphore"
-	case driver.Members:
-		return "batch"
+	names := [...]string{"mutex", "read-write lock", "read-write lock", "semaphore", "batch"}
+	if int(m) < len(names) {
+		return names[m]
 	}
 	return m.String()
 }

@@ -23,7 +23,7 @@ import (
 // that of a [Multi].
 type Batch struct {
 	client *Client
-	group  string
+	key    string // of the group
 	extra  *driver.Attrs
 	wrong  error // the error of every Lock
 }
@@ -34,7 +34,7 @@ var _ Locker = (*Batch)(nil)
 // must be 1 to MaxMembers distinct members, in any order, of 1 to MaxKeyLenbytes each, and
 // MaxMemberBytes in total. They are copied. The error of Lock names the first bad one by its index.
 func (c *Client) Batch(group string, members ...string) *Batch {
-	b := &Batch{client: c, group: group, extra: new(driver.Attrs)}
+	b := &Batch{client: c, key: group, extra: new(driver.Attrs)}
 	if err := checkBatchMembers(members); err != nil {
 		b.wrong = failed("", group, err)
 		return b
@@ -75,31 +75,12 @@ func (b *Batch) TryLock(ctx context.Context) (*Held, error) { return b.acquire(c
 
 func (b *Batch) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
 	switch {
-	case b == nil || b.client == nil:
+	case b == nil:
 		return nil, errZeroLock
 	case b.wrong != nil:
 		return nil, b.wrong
 	}
-	request := driver.Request{Key: b.group, Mode: driver.Members, Attrs: b.extra}
-	parts, rest := partsOf(b.client.owned(ctx, request), b.extra.Members)
-	if len(parts) == 0 {
-		if o == nil {
-			o = b.client.observe(KindBatch)
-		}
-		return b.client.acquire(ctx, request, wait, o)
-	}
-	if len(rest) > 0 {
-		return nil, failed("", b.group, fmt.Errorf("%w: it lacks %d of %d, first %s",
-			ErrPartlyHeld, len(rest), len(b.extra.Members), basic.Quote(rest[0])))
-	}
-	if o == onlyChecks {
-		return nil, nil
-	}
-	held, err := enterAll(ctx, parts)
-	if err != nil {
-		return nil, failed("", b.group, err)
-	}
-	return held, nil
+	return b.client.reenter(ctx, KindBatch, driver.Request{Key: b.key, Mode: driver.Members, Attrs: b.extra}, wait, o)
 }
 
 // part is the part of a batch that one ownership has.
@@ -109,8 +90,11 @@ type part struct {
 }
 
 // partsOf returns the ownerships that have the members of a batch, innermost first, and
-// the members that none has.
+// the members that none has. For a lock without members it returns the innermost one.
 func partsOf(o *ctxOwner, members []string) (parts []part, rest []string) {
+	if o != nil && members == nil {
+		return []part{{of: o}}, nil
+	}
 	for ; o != nil && len(members) > 0; o = o.outer.find(o.key, o.mode) {
 		var has, others []string
 		for _, m := range members {

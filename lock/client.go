@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
@@ -63,11 +62,7 @@ type core struct {
 	waits     periodic.Check  // of the calls in queues
 	dropped   runtime.Cleanup // reports that the client is garbage
 
-	mu      sync.Mutex          // guards all below
-	closed  bool                // Close has begun
-	running int                 // acquisitions and releases that are under way
-	partial map[string]struct{} // owners of the locks with a MinHold of a Multi that has not got all of its locks
-	quiet   chan struct{}       // closed when closed and none is running
+	gate basic.Gate // of acquisitions and releases; Close closes it
 }
 
 // New returns a client of the given store, without IO. The client must be closed, and closes its
@@ -87,8 +82,6 @@ func New(store driver.Store, o *Options) (*Client, error) {
 		logger:  opts.Logger,
 		hooks:   opts.Hooks,
 		id:      rand.Text()[:idLen],
-		quiet:   make(chan struct{}),
-		partial: make(map[string]struct{}),
 	}
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.can = store.Describe()
@@ -127,7 +120,34 @@ func New(store driver.Store, o *Options) (*Client, error) {
 
 // checkTerms refuses terms that the store or the engine cannot keep.
 func (c *core) checkTerms(t Terms) error {
-	return cmp.Or(c.checkTTL(t), c.checkMinHold(t), c.checkSaves(t), c.checkYields(t))
+	return cmp.Or(c.checkTTL(t), c.checkMode(t, driver.Exclusive))
+}
+
+// checkMode refuses terms that a lock of this mode cannot have, or in which the store does not support it. Readers, writers
+// and permits share a key, so a MinHold would not mean that the work is done once, and they would overwrite a state.
+func (c *core) checkMode(t Terms, m driver.Mode) error {
+	one, saves := driver.ModesOf(driver.Exclusive), driver.Modes(0)
+	if c.can.Saves {
+		saves = one
+	}
+	for _, term := range [...]struct {
+		isSet        bool
+		locks, store driver.Modes // that can have it, and in which the store can do it
+		what, work   string
+	}{
+		{t.MinHold > 0, one | driver.ModesOf(driver.Members), c.can.Keeps, "have a MinHold", "keep a " + kindOf(m) + " after its release (Terms.MinHold)"},
+		{t.StateTTL > 0, one, saves, "have a state (Terms.StateTTL)", "keep a state beside a lock (Terms.StateTTL)"},
+		{t.Yields, one | driver.ModesOf(driver.Read, driver.Write), c.can.Yields, "yield (Terms.Yields)", "tell a holder that others wait (Terms.Yields)"},
+	} {
+		switch {
+		case !term.isSet:
+		case !term.locks.Has(m):
+			return fmt.Errorf("lock: a %s cannot %s: %w", kindOf(m), term.what, errors.ErrUnsupported)
+		case !term.store.Has(m):
+			return fmt.Errorf("lock: the store cannot %s: %w", term.work, errors.ErrUnsupported)
+		}
+	}
+	return nil
 }
 
 // checkTTL refuses terms with a TTL that the store does not accept, and terms whose leases end
@@ -157,7 +177,7 @@ func (c *core) checkTTL(t Terms) error {
 // With returns a client that shares everything with this one but the Terms of its locks. Zero
 // fields of t mean the Terms of this client. MaxHold and Fixed count as one field: either replaces
 // both. [NoMaxHold] removes both, [NoMinHold] removes MinHold, and [NoState] removes StateTTL.
-// Metadata can be replaced but not removed, and Yields stays set. Bad Terms are the error of Lock.
+// Metadata and YieldAfter can be replaced but not removed, and Yields stays set. Bad Terms are the error of Lock.
 // Closing either client closes both.
 func (c *Client) With(t Terms) *Client {
 	if !c.ok() {
@@ -193,9 +213,6 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// String returns a fixed text, which shows no part of an owner.
-func (c *Client) String() string { return "lock client" }
-
 // Close ends the client. Lock and TryLock return ErrClosed, also calls that wait, and so does the
 // Err of each handle. Then Close releases all locks as Unlock does. It closes the engine, if it is
 // the client's own, and the store.
@@ -217,21 +234,16 @@ func (c *Client) Close(ctx context.Context) error {
 }
 
 func (c *core) shutdown(ctx context.Context) error {
-	c.mu.Lock()
-	c.closed = true
-	if c.running == 0 {
-		close(c.quiet)
-	}
-	c.mu.Unlock()
+	quiet := c.gate.Close()
 	c.endLife(errClientClosing)
-	c.notOpen()
+	openClients.Add(-1)
+	c.dropped.Stop()
 	c.waits.Close()
 
 	// The wait for renewals comes last, so that a renewal that hangs does not delay the
 	// releases.
 	held, errHeld := c.watchdog.StopAll(ctx)
-	errRunning := storekit.Await(ctx, c.quiet, "a call of the store")
-	c.freePartial(held)
+	errRunning := storekit.Await(ctx, quiet, "a call of the store")
 	call, stop := callContext(context.Background(), ctx)
 	errRelease := c.releaser.Close(ctx, call, held)
 	stop()
@@ -250,27 +262,6 @@ func (c *core) shutdown(ctx context.Context) error {
 	return errors.Join(errRunning, errRelease, errDog, errStore)
 }
 
-// begin registers an operation, which done ends. It returns ErrClosed if the client is
-// closed.
-func (c *core) begin() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ErrClosed
-	}
-	c.running++
-	return nil
-}
-
-func (c *core) done() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running--
-	if c.closed && c.running == 0 {
-		close(c.quiet)
-	}
-}
-
 // whileOpen returns the context for a call of the store. It ends with the caller's context
 // and when the client is closed. Call the function to free its resources.
 func (c *core) whileOpen(caller context.Context) (context.Context, func()) {
@@ -282,7 +273,7 @@ func (c *core) whileOpen(caller context.Context) (context.Context, func()) {
 // and a store that returned it would seem to answer.
 func callContext(life, caller context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(callValues{life, caller})
-	end := func() { cancel(&endedError{"the caller's context has ended", caller.Err()}) }
+	end := func() { cancel(&endedError{caller.Err()}) }
 	switch {
 	case caller.Done() == nil:
 		return ctx, func() { cancel(nil) }

@@ -18,16 +18,13 @@ import (
 // returned, even if f returned nil, and ErrClosed if the client was closed. If f then returns a
 // plain context.Canceled, although ctx has not ended, Do returns the loss alone. Do waits for the
 // release as Unlock does, and logs a release that is not confirmed. If f panics, the lock is
-// released. If f calls Unlock or Detach itself, Do releases nothing. At most one [YieldAfter] lets
-// others go first.
-func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error, yield ...YieldAfter) error {
+// released. If f calls Unlock or Detach itself, Do releases nothing.
+func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) error) error {
 	switch {
 	case l == nil:
 		return errors.New("lock: Do: the lock is nil")
 	case f == nil:
 		return errors.New("lock: Do: the function is nil")
-	case len(yield) > 1:
-		return errors.New("lock: Do: more than one YieldAfter")
 	}
 	held, err := l.Lock(ctx)
 	switch {
@@ -36,10 +33,7 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context, held *Held) e
 	case !held.ok():
 		return errNoHandle
 	}
-	if len(yield) == 1 {
-		f = yield[0].around(f)
-	}
-	err, unlocked := runHeld(ctx, held, f)
+	err, unlocked := runHeld(ctx, held, yielding(held, f))
 	switch end := endOf(unlocked); {
 	case end == endLost && errors.Is(err, lossIn(unlocked)): // f returned the loss
 		return err

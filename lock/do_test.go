@@ -13,7 +13,7 @@ import (
 
 func TestDoYieldsAfterATimeIfOthersWait(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
-		m := b.With(lock.Terms{Yields: true}).Mutex("k")
+		m := b.With(lock.Terms{YieldAfter: time.Minute}).Mutex("k")
 		work := func(returned error) (took time.Duration, err error) {
 			start := time.Now()
 			err = lock.Do(ctx, m, func(ctx context.Context, _ *lock.Held) error {
@@ -24,7 +24,7 @@ func TestDoYieldsAfterATimeIfOthersWait(t *testing.T) {
 					return ctx.Err()
 				}
 				return returned
-			}, lock.YieldAfter(time.Minute))
+			})
 			return took, err
 		}
 		turns := make(chan time.Time)
@@ -52,14 +52,13 @@ func TestDoYieldsAfterATimeIfOthersWait(t *testing.T) {
 func TestDoYieldsToNobody(t *testing.T) {
 	waiting(t, nil, func(t *testing.T, b *bench) {
 		never := func(context.Context, *lock.Held) error { panic("called") }
-		require.ErrorContains(t, lock.Do(ctx, b.Mutex("k"), never, lock.YieldAfter(0)), "Terms.Yields")
-		m := b.With(lock.Terms{Yields: true}).Mutex("k")
-		require.ErrorContains(t, lock.Do(ctx, m, never, 0, 0), "more than one")
+		require.ErrorContains(t, lock.Do(ctx, b.With(lock.Terms{YieldAfter: -1}).Mutex("k"), never), "Terms.YieldAfter must be at least 0")
+		m := b.With(lock.Terms{YieldAfter: 1}).Mutex("k")
 		require.NoError(t, lock.Do(ctx, m, func(ctx context.Context, held *lock.Held) error {
 			time.Sleep(time.Hour)
 			assert.False(t, closed(held.Wanted()))
 			return ctx.Err()
-		}, lock.YieldAfter(0)))
+		}))
 	})
 }
 

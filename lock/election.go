@@ -49,28 +49,6 @@ func (e *Election) Lock(ctx context.Context) (*Held, error) { return e.acquire(c
 // TryLock is [Mutex.TryLock] for the leadership.
 func (e *Election) TryLock(ctx context.Context) (*Held, error) { return e.acquire(ctx, false, nil) }
 
-// check returns an error if the name is invalid, or the key or the terms.
-func (e *Election) check() error {
-	if err := checkCandidate(e.name); err != nil {
-		return failed("", e.key, err)
-	}
-	if err := checkKey(e.key); err != nil {
-		return failed("", e.key, err)
-	}
-	if e.client.wrong != nil {
-		return e.client.wrong
-	}
-	return e.checkMinHold()
-}
-
-// checkMinHold refuses terms that would leave candidates without a leader after a resignation.
-func (e *Election) checkMinHold() error {
-	if e.client.terms.MinHold > 0 {
-		return failed("", e.key, fmt.Errorf("an election cannot have a MinHold: %w", errors.ErrUnsupported))
-	}
-	return nil
-}
-
 func checkCandidate(name string) error {
 	if n := len(name); n < 1 || n > MaxMetadataLen {
 		return fmt.Errorf("the name of a candidate must have 1 to %d bytes, got %d", MaxMetadataLen, n)
@@ -79,22 +57,20 @@ func checkCandidate(name string) error {
 }
 
 func (e *Election) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
-	if e == nil || e.client == nil {
+	if !e.ok() {
 		return nil, errZeroLock
 	}
-	if err := checkCandidate(e.name); err != nil {
-		return nil, failed("", e.key, err)
+	err := checkCandidate(e.name)
+	if err == nil && e.client.terms.MinHold > 0 { // which would leave candidates without a leader after a resignation
+		err = fmt.Errorf("an election cannot have a MinHold: %w", errors.ErrUnsupported)
 	}
-	if err := e.checkMinHold(); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, failed("", e.key, err)
 	}
 	candidate := *e.client
 	candidate.terms.Metadata = e.name
 	candidate.patient = true
-	if o == nil {
-		o = e.client.observe(KindElection)
-	}
-	return candidate.acquire(ctx, driver.Request{Key: e.key}, wait, o)
+	return candidate.acquire(ctx, KindElection, driver.Request{Key: e.key}, wait, o)
 }
 
 // Proclaim changes the name of the leader until the leadership ends. The name has 1 to
@@ -127,13 +103,7 @@ func (e *Election) proclaim(ctx context.Context, leadership *Held, name string) 
 	if !ok || s.client.core != e.client.core || s.key() != e.key || s.entry.Lease().Mode != driver.Exclusive {
 		return errNotTheLeader
 	}
-	if err := s.client.begin(); err != nil {
-		return err
-	}
-	defer s.client.done()
-	call, stop := s.client.whileOpen(ctx)
-	defer stop()
-	return s.client.reveal(ctx, s.client.store.SetMetadata(call, s.entry.Lease(), name))
+	return s.client.ask(ctx, func(ctx context.Context) error { return s.client.store.SetMetadata(ctx, s.entry.Lease(), name) })
 }
 
 var errNotTheLeader = errors.New("the handle is not that of a leader of this election and client")
@@ -216,21 +186,9 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 					return
 				}
 			}
-			if !e.rest(ctx) {
+			if basic.Sleep(ctx, min(max(e.client.terms.TTL/observePart, minObserve), maxObserve)) != nil {
 				return
 			}
 		}
-	}
-}
-
-// rest waits for the next request. It returns false if ctx has ended.
-func (e *Election) rest(ctx context.Context) bool {
-	timer := time.NewTimer(min(max(e.client.terms.TTL/observePart, minObserve), maxObserve))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

@@ -47,7 +47,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leade
 	case lead == nil:
 		return failed("run", e.key, errors.New("the function is nil"))
 	}
-	if err := e.check(); err != nil {
+	if _, err := e.acquire(ctx, true, onlyChecks); err != nil {
 		return err
 	}
 	backoff := exponentialBackoff(firstPause, longPause)
@@ -62,7 +62,10 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, leade
 		pause := backoff(failures)
 		e.client.logger.Warn("lock: election: campaign again after an error",
 			slog.String("key", e.key), slog.Duration("pause", pause), slog.Any("error", err))
-		if !e.sleep(ctx, pause) {
+		call, stop := e.client.whileOpen(ctx)
+		slept := basic.Sleep(call, pause)
+		stop()
+		if slept != nil {
 			return e.ended(ctx, nil)
 		}
 	}
@@ -111,11 +114,4 @@ func (e *Election) ended(ctx context.Context, err error) error {
 		cause = fmt.Errorf("%w: %w", basic.Unprefixed(cause), basic.Unprefixed(err))
 	}
 	return failed("run", e.key, cause)
-}
-
-// sleep waits. It returns false if ctx or the client ends first.
-func (e *Election) sleep(ctx context.Context, d time.Duration) bool {
-	ctx, stop := e.client.whileOpen(ctx)
-	defer stop()
-	return basic.Sleep(ctx, d) == nil
 }

@@ -67,7 +67,7 @@ var (
 	// ErrBadExport matches the refusal of a string by [Client.Resume].
 	ErrBadExport = errors.New("lock: not a string of Held.Export, or a damaged one")
 
-	// ErrWanted is the cause of the ctx of a [Do] with [YieldAfter] that ends because others wait.
+	// ErrWanted is the cause of the ctx of a [Do] that ends because others wait; see [Terms].
 	ErrWanted = errors.New("lock: others wait for the lock")
 
 	// ErrPartlyHeld is returned by a [Batch] if the ctx owns some of its members, but not all.
@@ -227,7 +227,7 @@ func (e *outcomeError) Is(target error) bool {
 func (e *outcomeError) As(target any) bool {
 	of := []error{e.cause, e.err}
 	if _, ok := target.(**HeldError); ok {
-		if of = of[1:]; e.kind == ErrUnavailable {
+		if of = of[1:]; errors.Is(e.kind, ErrUnavailable) {
 			return false
 		}
 	}
@@ -235,15 +235,11 @@ func (e *outcomeError) As(target any) bool {
 }
 
 // endedError is the cause of the context of a call of the store.
-type endedError struct {
-	text string
-	err  error
-}
+type endedError struct{ error }
 
-func (e *endedError) Error() string { return e.text }
-func (e *endedError) Unwrap() error { return e.err }
+func (e *endedError) Unwrap() error { return e.error }
 
-var errClientClosing = &endedError{"the client is being closed", context.Canceled}
+var errClientClosing = &endedError{context.Canceled}
 
 // isEnd reports whether a call of the store failed because its context had ended.
 func isEnd(err error) bool { return errors.As(err, new(*endedError)) }

@@ -3,11 +3,9 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -76,16 +74,14 @@ func (h *Held) exportable(verb string) (*heldLease, error) {
 
 // canMove returns an error if the store or the terms keep a lease in one process.
 func (c *Client) canMove(lease driver.Lease) error {
-	if lease.Mode != driver.Exclusive {
+	switch {
+	case lease.Mode != driver.Exclusive:
 		return fmt.Errorf("a %s cannot be exported, only a lock with one holder: %w", kindOf(lease.Mode), errors.ErrUnsupported)
-	}
-	if lease.Stateful() {
+	case lease.Stateful():
 		return fmt.Errorf("a lease with a state (Terms.StateTTL) cannot be exported, because its saves are numbered: %w", errors.ErrUnsupported)
-	}
-	if lease.Yields() {
+	case lease.Yields():
 		return fmt.Errorf("a lease that yields (Terms.Yields) cannot be exported: %w", errors.ErrUnsupported)
-	}
-	if c.terms.MinHold > 0 {
+	case c.terms.MinHold > 0:
 		return fmt.Errorf("a lease with a MinHold cannot be exported, because its rest is on the clock of one process: %w", errors.ErrUnsupported)
 	}
 	_, err := c.store.Import(lease)
@@ -136,10 +132,10 @@ func (c *Client) resume(ctx context.Context, lease driver.Lease) (*Held, error) 
 	if ctx.Err() != nil {
 		return nil, causeOf(ctx)
 	}
-	if err := c.begin(); err != nil {
-		return nil, err
+	if !c.gate.Enter() {
+		return nil, ErrClosed
 	}
-	defer c.done()
+	defer c.gate.Leave()
 	if c.terms.MinHold > 0 {
 		return nil, fmt.Errorf("a client with a MinHold cannot resume a lock: %w", errors.ErrUnsupported)
 	}
@@ -172,20 +168,13 @@ func (c *Client) tryResume(ctx context.Context, lease driver.Lease) (*Held, erro
 	bound := c.watchdog.Validity(lease.TTL)
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, driver.NoAnswerError(bound))
 	defer cancel()
-	lease.Sent = time.Now()
-	var out [1]renewal.Outcome
-	err := c.store.Renew(ctx, []driver.Lease{lease}, out[:])
+	sent, outcome, err := c.renewOnce(ctx, lease)
 	switch {
-	case out[0].IsLost():
-		err = ErrNotHeld
-	case out[0] == renewal.Renewed:
-		err = nil
-	default:
-		err = cmp.Or(err, error(&outcomeError{kind: ErrUnavailable}))
-	}
-	c.health.record(err, driver.VerdictOf(err), lease.Sent, false)
-	if err != nil {
+	case outcome.IsLost():
+		return nil, ErrNotHeld
+	case outcome != renewal.Renewed:
 		return nil, err
 	}
-	return c.register(lease, lease.Sent)
+	lease.Sent = sent
+	return c.register(lease, sent)
 }

@@ -9,3 +9,6 @@ func StopWheelOf(c *Client) func() {
 
 // OpenClients returns the number of open clients in the process.
 func OpenClients() int64 { return openClients.Load() }
+
+// IDOf returns the first part of the owners of a client.
+func IDOf(c *Client) string { return c.id }

@@ -34,32 +34,18 @@ func (h *Held) ok() bool { return h != nil && h.handle != nil }
 // lease returns what the handle refers to.
 func (h *Held) lease() handle {
 	if !h.ok() {
-		return noHandle{}
+		return noHandle
 	}
 	return h.handle
 }
 
 // noHandle is what a handle refers to that is not that of an acquisition.
-type noHandle struct{ handle }
-
-func (noHandle) valid() bool             { return false }
-func (noHandle) err() error              { return ErrNotHeld }
-func (noHandle) deadline() time.Time     { return time.Time{} }
-func (noHandle) token() uint64           { return 0 }
-func (noHandle) replicas() (int, bool)   { return 0, false }
-func (noHandle) key() string             { return "" }
-func (noHandle) names() []string         { return nil }
-func (noHandle) saved() *driver.Saved    { return nil }
-func (noHandle) String() string          { return "lock not held" }
-func (noHandle) wanted() context.Context { return nil }
-
-func (noHandle) done() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-func (noHandle) withOwner(ctx context.Context, _ *Held) context.Context { return ctx }
+var noHandle = func() handle {
+	g := new(multiHandle)
+	g.ctx, g.end = context.WithCancelCause(context.Background())
+	g.end(ErrNotHeld)
+	return g
+}()
 
 // errNoHandle is the error of a call of a Locker, made by another package, that returned
 // neither a handle nor an error.
@@ -88,8 +74,9 @@ type handle interface {
 	// does. The watchdog then refers to f, so f must not refer to the handle.
 	afterFunc(f func(err error)) (stop func() bool)
 
-	// wanted returns a context that ends when others wait; see Held.Wanted. It is nil if nothing tells.
-	wanted() context.Context
+	// wanted returns a context that ends when others wait; see Held.Wanted. It is nil if nothing tells. It also
+	// returns the YieldAfter of the terms.
+	wanted() (context.Context, time.Duration)
 
 	// renewNow renews the lease; see Held.Renew.
 	renewNow(ctx context.Context, ttl time.Duration) error
@@ -206,7 +193,12 @@ func (h *Held) Context(parent context.Context) (context.Context, context.CancelF
 }
 
 // String describes the lock for messages, without its owner.
-func (h *Held) String() string { return h.lease().String() }
+func (h *Held) String() string {
+	if !h.ok() {
+		return "lock not held"
+	}
+	return h.handle.String()
+}
 
 // heldLease is one lease of the store, which the watchdog renews, and the number of its
 // handles. The store does not know that number, because an older message could overtake a
@@ -250,10 +242,10 @@ func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
 	}
 	release := func() error {
 		s.dropped.Stop()
-		if err := c.begin(); err != nil { // Close releases it, if it was not lost before
-			return cmp.Or(s.state(), err)
+		if !c.gate.Enter() { // Close releases it, if it was not lost before
+			return cmp.Or(s.state(), ErrClosed)
 		}
-		defer c.done()
+		defer c.gate.Leave()
 		held, lease := s.entry.Stop(nil), s.entry.Lease()
 		if !keep {
 			lease = notKept(lease)
@@ -417,11 +409,6 @@ func (c *Client) owners(ctx context.Context) *ctxOwner {
 	}
 	o, _ := ctx.Value(ctxOwnerKey{c.core}).(*ctxOwner)
 	return o
-}
-
-// owned returns the innermost ownership that ctx carries for a request, or nil.
-func (c *Client) owned(ctx context.Context, r driver.Request) *ctxOwner {
-	return c.owners(ctx).find(r.Key, r.Mode)
 }
 
 // find returns the first ownership for a key and mode, from o outwards.

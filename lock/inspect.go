@@ -17,7 +17,7 @@ import (
 // the store gave no answer.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	var info Info
-	err := c.about(ctx, "inspect", key, func(ctx context.Context) (err error) {
+	err := c.about(ctx, "inspect", key, checkKey(key), func(ctx context.Context) (err error) {
 		info, err = c.store.Inspect(ctx, key)
 		return err
 	})
@@ -30,22 +30,21 @@ func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 //
 // The error is ErrNotHeld if the lock was free or its holders changed meanwhile, or one of Inspect.
 func (c *Client) ForceRelease(ctx context.Context, key string) error {
-	return c.about(ctx, "force the release of", key, func(ctx context.Context) error {
+	return c.about(ctx, "force the release of", key, checkKey(key), func(ctx context.Context) error {
 		return c.store.ForceRelease(ctx, key)
 	})
 }
 
-// about calls f, which asks the store about a key, or returns an error.
-func (c *Client) about(ctx context.Context, verb, key string, f func(context.Context) error) error {
+// about calls f, which asks the store about a key, or returns an error, such as wrong, which is what is wrong with the key.
+func (c *Client) about(ctx context.Context, verb, key string, wrong error, f func(context.Context) error) error {
 	if !c.ok() {
 		return errZeroClient
 	}
-	err := checkKey(key)
-	if err == nil {
-		err = c.ask(ctx, f)
+	if wrong == nil {
+		wrong = c.ask(ctx, f)
 	}
-	if err != nil {
-		return failed(verb, key, err)
+	if wrong != nil {
+		return failed(verb, key, wrong)
 	}
 	return nil
 }
@@ -59,10 +58,10 @@ func (c *core) ask(ctx context.Context, f func(context.Context) error) error {
 	case ctx.Err() != nil:
 		return causeOf(ctx)
 	}
-	if err := c.begin(); err != nil {
-		return err
+	if !c.gate.Enter() {
+		return ErrClosed
 	}
-	defer c.done()
+	defer c.gate.Leave()
 	caller := ctx
 	ctx, stop := c.whileOpen(caller)
 	defer stop()

@@ -96,8 +96,8 @@ func TestLooksThatFail(t *testing.T) {
 func TestAClientRefusesWhatItsStoreCannotDo(t *testing.T) {
 	for _, store := range []driver.Store{locktest.Plain(memstore.New()), new(locktest.Faulty).Over(locktest.Plain(memstore.New()))} {
 		for want, terms := range map[string]lock.Terms{
-			"lock: the store cannot keep a lock after its release (Terms.MinHold): ": {MinHold: time.Second},
-			"lock: the store cannot keep a state beside a lock (Terms.StateTTL): ":   {StateTTL: time.Hour},
+			"lock: the store cannot keep a mutex after its release (Terms.MinHold): ": {MinHold: time.Second},
+			"lock: the store cannot keep a state beside a lock (Terms.StateTTL): ":    {StateTTL: time.Hour},
 		} {
 			_, err := lock.New(store, &lock.Options{Terms: terms})
 			require.ErrorIs(t, err, errors.ErrUnsupported)

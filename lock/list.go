@@ -19,14 +19,21 @@ import (
 // and ErrUnavailable also if the store notices that a change of its servers hides locks.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(key string, err error) bool) {
+		var wrong error
+		if prefix != "" {
+			wrong = checkKey(prefix)
+		}
 		shown := make(map[string]struct{})
 		for cursor, more := "", true; more; more = cursor != "" {
-			keys, next, err := c.listPage(ctx, prefix, cursor)
+			var keys []string
+			err := c.about(ctx, "list", prefix, wrong, func(ctx context.Context) (err error) {
+				keys, cursor, err = c.store.List(ctx, prefix, cursor)
+				return err
+			})
 			if err != nil {
-				yield("", failed("list", prefix, err))
+				yield("", err)
 				return
 			}
-			cursor = next
 			for _, key := range keys {
 				if _, twice := shown[key]; twice {
 					continue
@@ -38,21 +45,4 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 			}
 		}
 	}
-}
-
-// listPage asks the store once.
-func (c *Client) listPage(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
-	if !c.ok() {
-		return nil, "", errZeroClient
-	}
-	if prefix != "" {
-		if err := checkKey(prefix); err != nil {
-			return nil, "", err
-		}
-	}
-	err = c.ask(ctx, func(ctx context.Context) error {
-		keys, next, err = c.store.List(ctx, prefix, cursor)
-		return err
-	})
-	return keys, next, err
 }

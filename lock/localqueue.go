@@ -116,14 +116,7 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, call *localCa
 	place := of.waiters.PushBack(t)
 	l.mu.Unlock()
 
-	told := false
-	defer func() {
-		if !told { // the hook did not return: let the next calls go on
-			_ = l.cancel(ctx, id, place)
-		}
-	}()
-	o.waiting()
-	told = true
+	returning(o.waiting, func() { _ = l.cancel(ctx, id, place) }) // so that the next calls go on
 	select {
 	case err := <-t.ended:
 		if err != nil || ctx.Err() == nil {

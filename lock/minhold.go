@@ -1,44 +1,15 @@
-// MinHold: which locks can have one, and when a release keeps the lock
-// taken.
+// MinHold: when a release keeps the lock taken.
 
 package lock
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
-
-// checkMinHold refuses terms with a MinHold if the store cannot keep a released lock.
-func (c *core) checkMinHold(t Terms) error {
-	if t.MinHold > 0 && !c.canKeep(driver.Exclusive) {
-		return fmt.Errorf("lock: the store cannot keep a lock after its release (Terms.MinHold): %w", errors.ErrUnsupported)
-	}
-	return nil
-}
-
-// checkKept refuses a request that cannot have a MinHold, which the client has. Readers, writers and
-// permits share a key, so "taken until then" would not mean that the work is done once.
-func (c *Client) checkKept(m driver.Mode) error {
-	switch {
-	case m == driver.Exclusive:
-		return nil
-	case !canHaveMinHold(m):
-		return fmt.Errorf("a %s cannot have a MinHold: %w", kindOf(m), errors.ErrUnsupported)
-	case !c.canKeep(m):
-		return fmt.Errorf("the store cannot keep a batch after its release (Terms.MinHold): %w", errors.ErrUnsupported)
-	}
-	return nil
-}
-
-func canHaveMinHold(m driver.Mode) bool { return m == driver.Exclusive || m == driver.Members }
-
-func (c *core) canKeep(m driver.Mode) bool {
-	return c.can.Keeps.Has(m)
-}
 
 // keptUntil returns the lease with an instant until which its release keeps the lock taken.
 func keptUntil(l driver.Lease, until time.Time) driver.Lease {
@@ -59,37 +30,15 @@ func notKept(l driver.Lease) driver.Lease {
 	return keptUntil(l, time.Time{})
 }
 
-// markPartial notes the owner of a lock that a Multi acquires. Until the Multi has got all of its
-// locks, no work is done under this one, so Close does not apply its MinHold.
-func (c *core) markPartial(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.partial[owner] = struct{}{}
-}
-
-// unmarkPartial is called when the Multi is complete, or does not get the lock or gives it back.
-func (c *core) unmarkPartial(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.partial, owner)
-}
-
-// freePartial removes the MinHold of leases whose Multi has not got all of its locks.
-func (c *core) freePartial(leases []driver.Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, l := range leases {
-		if _, partial := c.partial[l.Owner]; partial {
-			leases[i] = notKept(l)
-		}
-	}
-}
-
-// complete is called for the locks of a Multi that has got them all.
+// complete begins the MinHold of a lock whose Multi has got all of its locks. Before that, no work is done under it, and a
+// Close frees it at once.
 func (h *Held) complete() {
 	switch of := h.handle.(type) {
 	case *heldLease:
-		of.client.unmarkPartial(of.entry.Lease().Owner)
+		if hold := of.client.terms.MinHold; hold > 0 {
+			until := time.Now().Add(hold)
+			_ = of.entry.Update(renewal.Grant{Sent: of.entry.Lease().Sent}, func(l driver.Lease) driver.Lease { return keptUntil(l, until) })
+		}
 	case *multiHandle:
 		for _, member := range of.members {
 			member.complete()
@@ -109,9 +58,5 @@ func (h *Held) giveBack(ctx context.Context) error {
 	if !first || !h.used.CompareAndSwap(false, true) {
 		return h.Unlock(ctx)
 	}
-	err := s.unlock(ctx, false)
-	if endOf(err) != endClosed { // otherwise Close releases it
-		h.complete()
-	}
-	return err
+	return s.unlock(ctx, false)
 }

@@ -90,21 +90,16 @@ func checkLocks(locks []Locker) error {
 				continue
 			}
 			if first, ok := seen[id]; ok {
-				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it%s", i, first, whichKey(id))
+				which := ""
+				if of, ok := id.(lockID); ok {
+					which = ": " + basic.Quote(of.key)
+				}
+				return fmt.Errorf("lock: lock %d of Multi is lock %d again, and would wait for it%s", i, first, which)
 			}
 			seen[id] = i
 		}
 	}
 	return nil
-}
-
-// whichKey returns the end of an error text with the key of an id, if it is known.
-func whichKey(id any) string {
-	of, ok := id.(lockID)
-	if !ok {
-		return ""
-	}
-	return ": " + basic.Quote(of.key)
 }
 
 // lockID identifies a lock, or one member of a batch.
@@ -140,27 +135,21 @@ func (m *multi) parts() (all []Locker) {
 // for each other.
 func identities(l Locker) (ids []any) {
 	for _, part := range partsOfLocker(l) {
-		ids = append(ids, identitiesOfPart(part)...)
-	}
-	return ids
-}
-
-func identitiesOfPart(l Locker) []any {
-	c, r := requestOf(l)
-	if !c.ok() {
-		return []any{l}
-	}
-	id := lockID{store: c.store, key: r.Key}
-	if !reflect.ValueOf(c.store).Comparable() {
-		id.store = c.core
-	}
-	members := r.Members()
-	if members == nil {
-		return []any{id}
-	}
-	ids := make([]any, len(members))
-	for i, m := range members {
-		ids[i] = lockID{id.store, id.key, m}
+		c, r := requestOf(part)
+		if !c.ok() {
+			ids = append(ids, part)
+			continue
+		}
+		id := lockID{store: c.store, key: r.Key}
+		if !reflect.ValueOf(c.store).Comparable() {
+			id.store = c.core
+		}
+		if r.Members() == nil {
+			ids = append(ids, id)
+		}
+		for _, id.member = range r.Members() {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }
@@ -174,29 +163,23 @@ func requestOf(l Locker) (*Client, driver.Request) {
 			return l.client, driver.Request{Key: l.key}
 		}
 	case *Reentrant:
-		if l != nil {
-			return l.client, driver.Request{Key: l.key}
-		}
+		return requestOf((*Mutex)(l))
 	case *RWMutex:
-		if l != nil {
-			return l.client, driver.Request{Key: l.key}
-		}
+		return requestOf((*Mutex)(l))
 	case *reader:
-		return requestOf((*RWMutex)(l))
-	case limitedWait:
-		return requestOf(l.locker)
-	case *Semaphore:
+		return requestOf((*Mutex)(l))
+	case *Batch:
 		if l != nil {
-			return l.client, driver.Request{Key: l.key}
+			return l.client, driver.Request{Key: l.key, Attrs: l.extra}
 		}
+	case *Semaphore:
+		return requestOf((*Batch)(l))
 	case *Election:
 		if l != nil {
 			return l.client, driver.Request{Key: l.key}
 		}
-	case *Batch:
-		if l != nil {
-			return l.client, driver.Request{Key: l.group, Attrs: l.extra}
-		}
+	case limitedWait:
+		return requestOf(l.locker)
 	}
 	return nil, driver.Request{}
 }
@@ -223,30 +206,27 @@ func (m *multi) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 	if m.wrong != nil {
 		return nil, m.wrong
 	}
-	if err := m.misuse(ctx, wait); err != nil || o == onlyChecks {
-		return nil, err
+	for _, at := range m.order { // misuse is refused before any IO
+		if _, err := lockMember(ctx, m.locks[at], wait, onlyChecks); err != nil {
+			return nil, err
+		}
 	}
-	run := func(ctx context.Context, o *observation) (*Held, error) {
+	run := func(ctx context.Context) (*Held, error) {
 		if wait {
 			return m.lock(ctx, o)
 		}
 		held, _, err := m.round(ctx, 0, false, 0, o)
 		return held, err
 	}
-	if o != nil {
-		return run(ctx, o)
-	}
-	return m.observed(ctx, run)
-}
-
-// misuse returns the error of a member that refuses the call before any IO.
-func (m *multi) misuse(ctx context.Context, wait bool) error {
-	for _, at := range m.order {
-		if _, err := lockMember(ctx, m.locks[at], wait, onlyChecks); err != nil {
-			return err
+	switch {
+	case o == onlyChecks:
+		return nil, nil
+	case o == nil:
+		if o = m.observe(); o.hooks != nil {
+			return o.call(ctx, m.key(), run)
 		}
 	}
-	return nil
+	return run(ctx)
 }
 
 func (m *multi) lock(ctx context.Context, o *observation) (*Held, error) {

@@ -7,29 +7,41 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"time"
 )
 
-// multiHandle is the handle of a Multi. It ends with the first of its members.
+// multiHandle is the handle of a Multi. It ends with the first of its members; without members it has ended.
 type multiHandle struct {
 	members  []*Held
 	ctx      context.Context // ends with the handle; its cause is the reason
 	end      context.CancelCauseFunc
 	observed *observation    // nil without hooks
 	want     context.Context // ends when others wait for a member; nil if no member tells
+
+	yieldAfter time.Duration // the least of the members
 }
 
 func newMultiHandle(members []*Held) *Held {
 	g := &multiHandle{members: members}
 	g.ctx, g.end = context.WithCancelCause(context.Background())
+	var tell context.CancelFunc
 	for _, h := range members {
 		end, key := g.end, h.Key() // the function must not refer to g
 		h.handle.afterFunc(func(err error) { end(failed("", key, err)) })
+		want, after := h.handle.wanted()
+		if want == nil {
+			continue
+		}
+		if g.want == nil {
+			g.want, tell = context.WithCancel(context.Background())
+		}
+		context.AfterFunc(want, tell)
+		if after > 0 && (g.yieldAfter == 0 || after < g.yieldAfter) {
+			g.yieldAfter = after
+		}
 	}
-	g.want = anyWanted(members)
 	return &Held{handle: g}
 }
 
@@ -48,21 +60,10 @@ func (g *multiHandle) unlock(ctx context.Context, _ bool) error {
 
 func (g *multiHandle) unlockAll(ctx context.Context) error {
 	g.end(ErrNotHeld)
-	silent, reporting := g.byReports()
+	silent := slices.DeleteFunc(slices.Clone(g.members), (*Held).reports)
+	reporting := slices.DeleteFunc(slices.Clone(g.members), func(h *Held) bool { return !h.reports() })
 	errs := forEach(silent, func(h *Held) error { return h.Unlock(ctx) })
 	return errors.Join(errors.Join(errs...), unlockInTurn(ctx, reporting))
-}
-
-// byReports returns the members whose Unlock calls no hook, and those whose Unlock may.
-func (g *multiHandle) byReports() (silent, reporting []*Held) {
-	for _, h := range g.members {
-		if h.reports() {
-			reporting = append(reporting, h)
-		} else {
-			silent = append(silent, h)
-		}
-	}
-	return silent, reporting
 }
 
 // reports reports whether Unlock may call a hook: for a batch that was entered through several
@@ -101,7 +102,7 @@ func (g *multiHandle) err() error {
 }
 
 func (g *multiHandle) valid() bool {
-	return !slices.ContainsFunc(g.members, func(h *Held) bool { return !h.Valid() })
+	return len(g.members) > 0 && !slices.ContainsFunc(g.members, func(h *Held) bool { return !h.Valid() })
 }
 
 func (g *multiHandle) done() <-chan struct{} {
@@ -111,10 +112,9 @@ func (g *multiHandle) done() <-chan struct{} {
 
 func (g *multiHandle) afterFunc(f func(err error)) (stop func() bool) { return afterEnd(g.ctx, f) }
 
-func (g *multiHandle) deadline() time.Time {
-	first := g.members[0].Deadline()
-	for _, h := range g.members[1:] {
-		if d := h.Deadline(); d.Before(first) { // the zero Time is before all others
+func (g *multiHandle) deadline() (first time.Time) {
+	for i, h := range g.members {
+		if d := h.Deadline(); i == 0 || d.Before(first) { // the zero Time is before all others
 			first = d
 		}
 	}
@@ -124,14 +124,15 @@ func (g *multiHandle) deadline() time.Time {
 // token returns 0, because tokens belong to one key.
 func (g *multiHandle) token() uint64 { return 0 }
 
-func (g *multiHandle) replicas() (int, bool) {
-	least := math.MaxInt
-	for _, m := range g.members {
+func (g *multiHandle) replicas() (least int, known bool) {
+	for i, m := range g.members {
 		n, known := m.Replicas()
 		if !known {
 			return 0, false
 		}
-		least = min(least, n)
+		if i == 0 || n < least {
+			least = n
+		}
 	}
 	return least, len(g.members) > 0
 }

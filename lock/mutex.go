@@ -59,7 +59,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, true, m.client.observe(KindMutex))
+	return m.client.acquire(ctx, KindMutex, driver.Request{Key: m.key}, true, nil)
 }
 
 // TryLock takes the lock if nobody holds it or waits for it. Otherwise the error is a *HeldError,
@@ -69,7 +69,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, false, m.client.observe(KindMutex))
+	return m.client.acquire(ctx, KindMutex, driver.Request{Key: m.key}, false, nil)
 }
 
 // acquire implements observedLocker.
@@ -77,10 +77,7 @@ func (m *Mutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 	if m == nil {
 		return nil, errZeroLock
 	}
-	if o == nil {
-		o = m.client.observe(KindMutex)
-	}
-	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: driver.Exclusive}, wait, o)
+	return m.client.acquire(ctx, KindMutex, driver.Request{Key: m.key}, wait, o)
 }
 
 var (

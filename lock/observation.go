@@ -58,11 +58,8 @@ func (o *observation) call(ctx context.Context, key string, f func(ctx context.C
 
 // contextOf returns the context for a call, from Acquiring or Releasing.
 func contextOf(ctx context.Context, hook func(context.Context, HookInfo) context.Context, i HookInfo) context.Context {
-	if hook == nil {
-		return ctx
-	}
-	if made := hook(ctx, i); made != nil {
-		return made
+	if hook != nil {
+		return cmp.Or(hook(ctx, i), ctx)
 	}
 	return ctx
 }
@@ -105,15 +102,9 @@ func (o *observation) adopt(held *Held) {
 	o.info.Token = held.Token()
 	o.info.Waited = o.acquired.Sub(o.began)
 	if hook := o.hooks.Acquired; hook != nil {
-		i, returned := o.info, false
+		i := o.info
 		i.Outcome = OutcomeAcquired
-		defer func() {
-			if !returned {
-				_ = held.giveBack(o.ctx)
-			}
-		}()
-		hook(o.ctx, i)
-		returned = true
+		returning(func() { hook(o.ctx, i) }, func() { _ = held.giveBack(o.ctx) })
 	}
 	if o.hooks.Releasing == nil && o.hooks.Released == nil && o.hooks.Lost == nil {
 		return
@@ -141,17 +132,22 @@ func (o *observation) detach() bool { return o != nil && o.off() }
 // releasing reports that Unlock is about to end the lock, and returns the context for that. If
 // the hook panics, releasing calls release.
 func (o *observation) releasing(ctx context.Context, release func()) context.Context {
+	i := o.info
+	i.Held = time.Since(o.acquired)
+	returning(func() { ctx = contextOf(ctx, o.hooks.Releasing, i) }, release)
+	return ctx
+}
+
+// returning calls f, and then otherwise if f does not return, because it panics or ends the goroutine.
+func returning(f, otherwise func()) {
 	returned := false
 	defer func() {
 		if !returned {
-			release()
+			otherwise()
 		}
 	}()
-	i := o.info
-	i.Held = time.Since(o.acquired)
-	ctx = contextOf(ctx, o.hooks.Releasing, i)
+	f()
 	returned = true
-	return ctx
 }
 
 // ended reports the end of a lock. state is why its lease has ended, and err is the loss or the
@@ -179,39 +175,25 @@ func (o *observation) ended(ctx context.Context, state, err error) {
 // downgraded reports the end of a writer, after detach has returned true. err is the loss or
 // another error of Downgrade, or nil.
 func (o *observation) downgraded(ctx context.Context, reader *Held, err error) {
-	returned := false
-	defer func() {
-		if !returned && reader != nil { // the hook has panicked, and nobody gets the reader
+	returning(func() { o.ended(ctx, err, err) }, func() {
+		if reader != nil { // nobody gets it
 			_ = reader.giveBack(ctx)
 		}
-	}()
-	o.ended(ctx, err, err)
-	returned = true
+	})
 }
 
 // observe returns the observation of a call of a Multi.
 func (m *multi) observe() *observation {
 	for _, l := range m.parts() {
-		c, _ := requestOf(l)
-		if c == nil {
-			continue
+		if c, _ := requestOf(l); c != nil {
+			if o := c.observe(KindMulti); o != nil {
+				o.isMulti = true
+				return o
+			}
+			break
 		}
-		if o := c.observe(KindMulti); o != nil {
-			o.isMulti = true
-			return o
-		}
-		break
 	}
 	return unobserved
-}
-
-// observed makes a call of a Multi and reports its outcome.
-func (m *multi) observed(ctx context.Context, f func(ctx context.Context, o *observation) (*Held, error)) (*Held, error) {
-	o := m.observe()
-	if o.hooks == nil || ctx == nil {
-		return f(ctx, unobserved)
-	}
-	return o.call(ctx, m.key(), func(ctx context.Context) (*Held, error) { return f(ctx, o) })
 }
 
 // observedLocker is implemented by the locks of this package. A Multi acquires its members

@@ -3,6 +3,7 @@
 package lock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +33,7 @@ type Terms struct {
 	MaxHold time.Duration
 
 	// MinHold keeps the lock taken for at least so long from the arrival of the answer that granted
-	// it, for each lock of a Multi its own. If Unlock or Close releases it earlier, nobody can
+	// it, or the last lock of its Multi. If Unlock or Close releases it earlier, nobody can
 	// acquire it for the rest, waiters keep their places, and Info.FreeIn shows the rest. After a
 	// crash or a loss MinHold does not count, unless MaxHold or Fixed has ended the lease.
 	//
@@ -50,11 +51,17 @@ type Terms struct {
 	StateTTL time.Duration
 
 	// Yields closes the channel of [Held.Wanted] when others wait, so that work which may pause can
-	// let them go first; see [YieldAfter].
+	// let them go first.
 	//
 	// It is for Mutex, Reentrant, Election, RWMutex and a Multi of these, and stores with
 	// driver.Description.Yields.
 	Yields bool
+
+	// YieldAfter, if above 0, sets Yields. The ctx of the function of a [Do] then ends, with the
+	// cause [ErrWanted], once the lock has been held for so long and others wait. The function
+	// brings its work to a point from which the next one goes on, and returns; if it returns the
+	// plain error of its ctx, Do returns ErrWanted. For a Multi the least of its locks counts.
+	YieldAfter time.Duration
 
 	// Fixed leases are not renewed: they end after one TTL.
 	Fixed bool
@@ -131,33 +138,22 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.Backoff == nil {
 		opts.Backoff = defaultBackoff
 	}
-	if opts.MaxWaiters == 0 {
-		opts.MaxWaiters = defaultMaxWaiters
-	}
+	opts.MaxWaiters = cmp.Or(opts.MaxWaiters, defaultMaxWaiters)
 	if opts.MaxWaiters < 0 {
 		return opts, fmt.Errorf("lock: Options.MaxWaiters must be above 0, got %d", opts.MaxWaiters)
 	}
-	if opts.WarnAfter == 0 {
-		opts.WarnAfter = defaultWarnAfter
-	}
+	opts.WarnAfter = cmp.Or(opts.WarnAfter, defaultWarnAfter)
 	opts.Logger = logging.New(opts.Logger)
 	return opts, nil
 }
 
 // inherit fills in zero fields from the terms of a client.
 func (t Terms) inherit(from Terms) Terms {
-	if t.TTL == 0 {
-		t.TTL = from.TTL
-	}
-	if t.Metadata == "" {
-		t.Metadata = from.Metadata
-	}
-	if t.MinHold == 0 {
-		t.MinHold = from.MinHold
-	}
-	if t.StateTTL == 0 {
-		t.StateTTL = from.StateTTL
-	}
+	t.TTL = cmp.Or(t.TTL, from.TTL)
+	t.Metadata = cmp.Or(t.Metadata, from.Metadata)
+	t.MinHold = cmp.Or(t.MinHold, from.MinHold)
+	t.StateTTL = cmp.Or(t.StateTTL, from.StateTTL)
+	t.YieldAfter = cmp.Or(t.YieldAfter, from.YieldAfter)
 	t.Yields = t.Yields || from.Yields
 	if t.MaxHold == 0 && !t.Fixed {
 		t.MaxHold, t.Fixed = from.MaxHold, from.Fixed
@@ -167,23 +163,20 @@ func (t Terms) inherit(from Terms) Terms {
 
 // withDefaults fills in the defaults. The error names a bad field; where precedes its name.
 func (t Terms) withDefaults(where string) (Terms, error) {
-	if t.TTL == 0 {
-		t.TTL = defaultTTL
-	}
+	t.TTL = cmp.Or(t.TTL, defaultTTL)
 	if err := checkTTL(where+"TTL", t.TTL); err != nil {
 		return t, err
 	}
 	t.TTL = t.TTL.Truncate(time.Millisecond)
-	if t.MaxHold == NoMaxHold {
-		t.MaxHold = 0
+	for _, d := range []*time.Duration{&t.MaxHold, &t.MinHold, &t.StateTTL} {
+		if *d == NoMaxHold { // the same as NoMinHold and NoState
+			*d = 0
+		}
 	}
-	if t.MinHold == NoMinHold {
-		t.MinHold = 0
-	}
-	if t.StateTTL == NoState {
-		t.StateTTL = 0
-	}
+	t.Yields = t.Yields || t.YieldAfter > 0
 	switch {
+	case t.YieldAfter < 0:
+		return t, fmt.Errorf("lock: %sYieldAfter must be at least 0, got %v", where, t.YieldAfter)
 	case t.StateTTL != 0 && (t.StateTTL < MinTTL || t.StateTTL > MaxTTL):
 		return t, fmt.Errorf("lock: %sStateTTL must be %v to %v, got %v", where, MinTTL, MaxTTL, t.StateTTL)
 	case t.MinHold < 0 || t.MinHold > MaxTTL:

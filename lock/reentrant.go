@@ -5,8 +5,10 @@ package lock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -50,20 +52,25 @@ func (r *Reentrant) acquire(ctx context.Context, wait bool, o *observation) (*He
 	if r == nil {
 		return nil, errZeroLock
 	}
-	request := driver.Request{Key: r.key, Mode: driver.Exclusive}
-	owned := r.client.owned(ctx, request)
-	if owned == nil {
-		if o == nil {
-			o = r.client.observe(KindReentrant)
-		}
-		return r.client.acquire(ctx, request, wait, o)
-	}
-	if o == onlyChecks {
+	return r.client.reenter(ctx, KindReentrant, driver.Request{Key: r.key}, wait, o)
+}
+
+// reenter enters a lock again if ctx carries the ownership, and acquires it otherwise.
+func (c *Client) reenter(ctx context.Context, kind Kind, r driver.Request, wait bool, o *observation) (*Held, error) {
+	members := r.Members()
+	parts, rest := partsOf(c.owners(ctx).find(r.Key, r.Mode), members)
+	switch {
+	case len(parts) == 0:
+		return c.acquire(ctx, kind, r, wait, o)
+	case len(rest) > 0:
+		return nil, failed("", r.Key, fmt.Errorf("%w: it lacks %d of %d, first %s",
+			ErrPartlyHeld, len(rest), len(members), basic.Quote(rest[0])))
+	case o == onlyChecks:
 		return nil, nil
 	}
-	held, err := owned.enter(ctx, nil)
+	held, err := enterAll(ctx, parts)
 	if err != nil {
-		return nil, failed("", r.key, err)
+		return nil, failed("", r.Key, err)
 	}
 	return held, nil
 }

@@ -23,7 +23,7 @@ func TestTheLookForAnOwnershipAllocatesNothing(t *testing.T) {
 	defer cancel()
 	owner := &ctxOwner{held: new(Held), key: "k", mode: driver.Exclusive, outer: &ctxOwner{held: new(Held), key: "j"}}
 	ctx = context.WithValue(ctx, ctxOwnerKey{c.core}, owner)
-	assert.Same(t, owner.outer, c.owned(ctx, driver.Request{Key: "j"}))
+	assert.Same(t, owner.outer, c.owners(ctx).find("j", driver.Exclusive))
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.waitsForItself(ctx, driver.Request{Key: "other"}) {
 			panic("the key is not held")

@@ -39,10 +39,9 @@ func (s *heldLease) renewNow(ctx context.Context, ttl time.Duration) error {
 	if ttl != 0 {
 		lease.TTL = ttl.Truncate(time.Millisecond)
 	}
-	if err := s.client.checkNewTTL(lease.TTL); err != nil {
-		return failed("renew", lease.Key, err)
-	}
-	if err := s.state(); err != nil {
+	terms := s.client.terms
+	terms.TTL = lease.TTL
+	if err := cmp.Or(checkTTL("the TTL", lease.TTL), s.client.checkTTL(terms), s.state()); err != nil {
 		return failed("renew", lease.Key, err)
 	}
 	err := s.renew(ctx, lease)
@@ -55,31 +54,30 @@ func (s *heldLease) renewNow(ctx context.Context, ttl time.Duration) error {
 	return failed("renew", lease.Key, cmp.Or(s.state(), s.client.reveal(ctx, err)))
 }
 
-// checkNewTTL refuses a TTL for a lease on the terms of the client.
-func (c *Client) checkNewTTL(ttl time.Duration) error {
-	if err := checkTTL("the TTL", ttl); err != nil {
-		return err
-	}
-	terms := c.terms
-	terms.TTL = ttl
-	return c.checkTTL(terms)
-}
-
 // renew renews the lease once, with the TTL of the argument.
 func (s *heldLease) renew(ctx context.Context, lease driver.Lease) error {
 	return s.twice(ctx, func(ctx context.Context) (answered bool, err error) {
-		sent := time.Now()
-		var out [1]renewal.Outcome
-		err = s.client.store.Renew(ctx, []driver.Lease{lease}, out[:])
-		s.client.health.record(err, driver.VerdictOf(err), sent, false)
+		sent, outcome, err := s.client.renewOnce(ctx, lease)
 		switch {
-		case out[0].IsLost():
+		case outcome.IsLost():
 			return true, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
-		case out[0] == renewal.Renewed:
+		case outcome == renewal.Renewed:
 			return true, s.confirm(lease.TTL, sent)
 		}
 		return false, err
 	})
+}
+
+// renewOnce asks the store once to renew a lease. If there is no outcome, it returns an error.
+func (c *core) renewOnce(ctx context.Context, lease driver.Lease) (sent time.Time, outcome renewal.Outcome, err error) {
+	sent = time.Now()
+	var out [1]renewal.Outcome
+	err = c.store.Renew(ctx, []driver.Lease{lease}, out[:])
+	if out[0] == renewal.Unknown {
+		err = cmp.Or(err, error(errNoAnswerInTime))
+	}
+	c.health.record(err, driver.VerdictOf(err), sent, false)
+	return sent, out[0], err
 }
 
 var errNoAnswerInTime = &outcomeError{kind: ErrUnavailable}
@@ -88,17 +86,19 @@ var errNoAnswerInTime = &outcomeError{kind: ErrUnavailable}
 // answer. A call that hangs leaves half of the time to the second one. Without an answer, twice
 // returns the latest error.
 func (s *heldLease) twice(ctx context.Context, f func(ctx context.Context) (answered bool, err error)) error {
-	if err := s.client.begin(); err != nil {
-		return err
+	if !s.client.gate.Enter() {
+		return ErrClosed
 	}
-	defer s.client.done()
+	defer s.client.gate.Leave()
 	ctx, stop := s.client.whileOpen(ctx)
 	defer stop()
 	ctx, cancel := context.WithDeadline(ctx, s.entry.Deadline())
 	defer cancel()
 	var failure error = errNoAnswerInTime
 	for tries := 1 + maxFailures; ; tries-- {
-		answered, err := s.within(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), f)
+		bounded, cancel := context.WithTimeoutCause(ctx, time.Until(s.entry.Deadline())/time.Duration(tries), errNoAnswerInTime)
+		answered, err := f(bounded)
+		cancel()
 		if answered {
 			return err
 		}
@@ -106,13 +106,6 @@ func (s *heldLease) twice(ctx context.Context, f func(ctx context.Context) (answ
 			return failure
 		}
 	}
-}
-
-// within calls f with a context that lasts for at most a time.
-func (s *heldLease) within(ctx context.Context, d time.Duration, f func(ctx context.Context) (answered bool, err error)) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d, errNoAnswerInTime)
-	defer cancel()
-	return f(ctx)
 }
 
 // confirm reports a renewal with that TTL to the watchdog.

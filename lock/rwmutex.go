@@ -36,38 +36,19 @@ func (c *Client) RWMutex(key string) *RWMutex {
 func (m *RWMutex) Lock(ctx context.Context) (*Held, error) { return m.acquire(ctx, true, nil) }
 
 // TryLock is [Mutex.TryLock] for writing.
-func (m *RWMutex) TryLock(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, false, nil)
-}
+func (m *RWMutex) TryLock(ctx context.Context) (*Held, error) { return m.acquire(ctx, false, nil) }
 
 // RLock is Lock for reading.
-func (m *RWMutex) RLock(ctx context.Context) (*Held, error) { return m.acquireRead(ctx, true, nil) }
+func (m *RWMutex) RLock(ctx context.Context) (*Held, error) { return m.RLocker().Lock(ctx) }
 
 // TryRLock is TryLock for reading: it fails if a writer holds the lock, or if anybody waits for it.
-func (m *RWMutex) TryRLock(ctx context.Context) (*Held, error) {
-	return m.acquireRead(ctx, false, nil)
-}
+func (m *RWMutex) TryRLock(ctx context.Context) (*Held, error) { return m.RLocker().TryLock(ctx) }
 
 func (m *RWMutex) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
-	return m.acquireMode(ctx, driver.Write, wait, o)
-}
-
-func (m *RWMutex) acquireRead(ctx context.Context, wait bool, o *observation) (*Held, error) {
-	return m.acquireMode(ctx, driver.Read, wait, o)
-}
-
-func (m *RWMutex) acquireMode(ctx context.Context, mode driver.Mode, wait bool, o *observation) (*Held, error) {
 	if m == nil {
 		return nil, errZeroLock
 	}
-	if o == nil {
-		kind := KindWrite
-		if mode == driver.Read {
-			kind = KindRead
-		}
-		o = m.client.observe(kind)
-	}
-	return m.client.acquire(ctx, driver.Request{Key: m.key, Mode: mode}, wait, o)
+	return m.client.acquire(ctx, KindWrite, driver.Request{Key: m.key, Mode: driver.Write}, wait, o)
 }
 
 // RLocker returns a [Locker] whose Lock and TryLock are RLock and TryRLock.
@@ -76,11 +57,14 @@ func (m *RWMutex) RLocker() Locker { return (*reader)(m) }
 // reader is a RWMutex for reading.
 type reader RWMutex
 
-func (r *reader) Lock(ctx context.Context) (*Held, error)    { return (*RWMutex)(r).RLock(ctx) }
-func (r *reader) TryLock(ctx context.Context) (*Held, error) { return (*RWMutex)(r).TryRLock(ctx) }
+func (r *reader) Lock(ctx context.Context) (*Held, error)    { return r.acquire(ctx, true, nil) }
+func (r *reader) TryLock(ctx context.Context) (*Held, error) { return r.acquire(ctx, false, nil) }
 
 func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held, error) {
-	return (*RWMutex)(r).acquireRead(ctx, wait, o)
+	if r == nil {
+		return nil, errZeroLock
+	}
+	return r.client.acquire(ctx, KindRead, driver.Request{Key: r.key, Mode: driver.Read}, wait, o)
 }
 
 // Downgrade turns the writer with the given handle into a reader, without another writer in
@@ -95,9 +79,12 @@ func (r *reader) acquire(ctx context.Context, wait bool, o *observation) (*Held,
 // writer of this lock and client, if it was unlocked (ErrNotHeld), if ctx has ended, or if the
 // timer engine is full.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
+	if m == nil || !m.client.ok() {
+		return nil, errZeroLock
+	}
 	writer, err := m.writer(ctx, h)
 	if err != nil {
-		return nil, err
+		return nil, failed("downgrade", m.key, err)
 	}
 	o := m.client.observe(KindRead)
 	reader, reports, err := writer.downgrade(ctx, h)
@@ -119,26 +106,20 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Held) (*Held, error) {
 
 // writer returns the lease of a writer's handle and marks the handle as used.
 func (m *RWMutex) writer(ctx context.Context, h *Held) (*heldLease, error) {
-	if m == nil || !m.client.ok() {
-		return nil, errZeroLock
-	}
-	refused := func(err error) (*heldLease, error) {
-		return nil, failed("downgrade", m.key, err)
-	}
 	switch {
 	case ctx == nil:
-		return refused(basic.ErrNilContext)
+		return nil, basic.ErrNilContext
 	case ctx.Err() != nil:
-		return refused(m.client.verdict(ctx, nil, true))
+		return nil, m.client.verdict(ctx, nil, true)
 	case !h.ok():
-		return refused(ErrNotHeld)
+		return nil, ErrNotHeld
 	}
 	s, ok := h.handle.(*heldLease)
 	if !ok || s.client.core != m.client.core || s.key() != m.key || s.entry.Lease().Mode != driver.Write {
-		return refused(errNotTheWriter)
+		return nil, errNotTheWriter
 	}
 	if !h.used.CompareAndSwap(false, true) {
-		return refused(ErrNotHeld)
+		return nil, ErrNotHeld
 	}
 	return s, nil
 }
@@ -150,16 +131,17 @@ var errNotTheWriter = errors.New("the handle is not that of a writer of this loc
 // other readers are admitted. reports tells that the caller must report the end of the writer.
 func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, reports bool, err error) {
 	c := s.client
-	if err := c.begin(); err != nil { // Close releases it
-		return nil, false, err
+	if !c.gate.Enter() { // Close releases it
+		return nil, false, ErrClosed
 	}
-	defer c.done()
+	defer c.gate.Leave()
 	caller := ctx
 	ctx, stop := c.whileOpen(caller)
 	defer stop()
 	lease := s.entry.Lease()
-	lease.Mode = driver.Read
-	reports = s.observed.detach() // whether the lock is lost is known when the store has answered
+	before := lease.Unanswered
+	lease.Mode, lease.Unanswered = driver.Read, true // while the request has no answer
+	reports = s.observed.detach()                    // whether the lock is lost is known when the store has answered
 	entry, err := s.entry.Replace(lease, lease.TTL)
 	if err != nil {
 		if ended := s.state(); ended != nil {
@@ -172,8 +154,7 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 		h.used.Store(false) // the engine is full; the writer keeps the lock
 		return nil, false, fmt.Errorf("%w: %w", errNotWatched, err)
 	}
-	before, returned := lease.Unanswered, false
-	lease.Unanswered = true // in case the store panics
+	returned := false
 	defer func() {
 		if reports && !returned {
 			s.observed.watch(s) // it has ended
@@ -186,15 +167,14 @@ func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, repor
 	sent, unanswered, err := c.requestDowngrade(ctx, lease)
 	returned = true
 	lease.Unanswered = before || unanswered
-	if unanswered { // its release must write a tombstone
-		if next, failed := entry.Replace(lease, lease.TTL); failed == nil {
-			entry = next
-		}
+	answered := func(l driver.Lease) driver.Lease {
+		l.Unanswered = lease.Unanswered
+		return l
 	}
-	if err == nil && entry.Update(renewal.Grant{Sent: sent}, nil) == nil { // the end of a Fixed lease does not move
+	if err == nil && entry.Update(renewal.Grant{Sent: sent}, answered) == nil { // the end of a Fixed lease does not move
 		return newHeld(c, entry, lease), reports, nil
 	}
-	if ended := newHeld(c, entry, lease).Err(); ended != nil {
+	if ended := entryError(entry, c.terms); ended != nil {
 		err = ended
 	} else if lost := lossIn(err); lost != nil {
 		entry.ReportLost(lost.Err) // counts it
@@ -210,13 +190,12 @@ func (c *core) requestDowngrade(ctx context.Context, lease driver.Lease) (sent t
 		var got driver.Lease
 		got, err = c.store.Acquire(ctx, lease.Request)
 		switch v := driver.VerdictOf(err); {
-		case err == nil && got.Token != lease.Token: // a new grant, which does not count
-			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned}
-		case err == nil && got.Sent.IsZero():
+		case err == nil && got.Token == lease.Token:
+			if !got.Sent.IsZero() {
+				sent = got.Sent
+			}
 			return sent, unanswered, nil
-		case err == nil:
-			return got.Sent, unanswered, nil
-		case v == driver.Taken:
+		case err == nil, v == driver.Taken: // a new grant does not count
 			return sent, unanswered, &renewal.LostError{Reason: renewal.ReasonNotOwned, Err: err}
 		case ctx.Err() == nil && v.IsFinal():
 			return sent, unanswered, err

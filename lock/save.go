@@ -55,26 +55,10 @@ func (h *Held) State() (data []byte, token uint64) {
 // nobody holds the lock: otherwise a save of the holder that is executed late may come back. Errors
 // are those of [Client.Inspect].
 func (c *Client) Forget(ctx context.Context, key string) error {
-	return c.about(ctx, "forget the state of", key, func(ctx context.Context) error { return c.store.Forget(ctx, key) })
+	return c.about(ctx, "forget the state of", key, checkKey(key), func(ctx context.Context) error { return c.store.Forget(ctx, key) })
 }
 
 var errNoState = fmt.Errorf("the handle has no state; see Terms.StateTTL: %w", errors.ErrUnsupported)
-
-// checkSaves refuses terms with a state if the store cannot keep one.
-func (c *core) checkSaves(t Terms) error {
-	if t.StateTTL > 0 && !c.can.Saves {
-		return fmt.Errorf("lock: the store cannot keep a state beside a lock (Terms.StateTTL): %w", errors.ErrUnsupported)
-	}
-	return nil
-}
-
-// checkState refuses a mode that cannot have a state, because several holders would overwrite it.
-func checkState(m driver.Mode) error {
-	if m != driver.Exclusive {
-		return fmt.Errorf("a %s cannot have a state (Terms.StateTTL): %w", kindOf(m), errors.ErrUnsupported)
-	}
-	return nil
-}
 
 func (s *heldLease) save(ctx context.Context, data []byte) error {
 	lease := s.entry.Lease()

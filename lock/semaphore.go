@@ -66,8 +66,5 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, o *observation) (*He
 	case s.wrong != nil:
 		return nil, s.wrong
 	}
-	if o == nil {
-		o = s.client.observe(KindSemaphore)
-	}
-	return s.client.acquire(ctx, driver.Request{Key: s.key, Mode: driver.Permit, Attrs: s.extra}, wait, o)
+	return s.client.acquire(ctx, KindSemaphore, driver.Request{Key: s.key, Mode: driver.Permit, Attrs: s.extra}, wait, o)
 }

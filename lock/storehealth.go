@@ -39,10 +39,9 @@ type storeHealth struct {
 	life   context.Context // of the client
 	down   atomic.Bool     // an outage was logged; changes with mu held
 
-	mu       sync.Mutex // guards all below; nothing is logged while it is held
-	begun    time.Time  // of the latest outage that was logged
-	failed   time.Time  // when the latest call failed
-	reported bool       // begun is set
+	mu     sync.Mutex // guards all below; nothing is logged while it is held
+	begun  time.Time  // of the latest outage that was logged, or zero
+	failed time.Time  // when the latest call failed
 }
 
 // record notes the outcome of a call of the store that began at an instant. queued tells
@@ -85,9 +84,9 @@ func (h *storeHealth) failure(err error) {
 	h.mu.Lock()
 	now := time.Now()
 	h.failed = now
-	begins := !h.down.Load() && (!h.reported || now.Sub(h.begun) >= outageInterval)
+	begins := !h.down.Load() && now.Sub(h.begun) >= outageInterval
 	if begins {
-		h.begun, h.reported = now, true
+		h.begun = now
 		h.down.Store(true)
 	}
 	h.mu.Unlock()
@@ -126,20 +125,9 @@ type renewer struct {
 func (r renewer) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
 	began := time.Now()
 	err := r.store.Renew(ctx, batch, out)
-	verdict := driver.VerdictOf(err)
-	r.health.record(err, verdict, began, false)
-	if verdict == driver.NotSent {
-		err = unsentError{err}
-	}
+	r.health.record(err, driver.VerdictOf(err), began, false)
 	return err
 }
-
-// unsentError is an error that also matches renewal.ErrNotSent.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
-
-func (unsentError) Is(target error) bool { return target == renewal.ErrNotSent }
 
 // Lane implements renewal.Laner.
 func (r renewer) Lane(l driver.Lease) int { return r.store.Lane(l) }

@@ -73,12 +73,6 @@ func (c *core) opened() {
 	}
 }
 
-// notOpen undoes opened, at the beginning of Close.
-func (c *core) notOpen() {
-	openClients.Add(-1)
-	c.dropped.Stop()
-}
-
 const (
 	defaultWarnAfter = 30 * time.Second // of Options
 
@@ -103,11 +97,11 @@ func (c *core) checkWaits() (next time.Duration) {
 // goroutine does it, because the store is asked for the holders. Close waits for the
 // goroutine as for any other call of the store.
 func (c *core) reportLongWaits(keys map[string]int) {
-	if c.begin() != nil {
+	if !c.gate.Enter() {
 		return
 	}
 	go func() {
-		defer c.done()
+		defer c.gate.Leave()
 		asked := 0
 		for key, calls := range keys {
 			attrs := []slog.Attr{

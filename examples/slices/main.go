@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	terms := lock.Terms{TTL: 5 * time.Second, StateTTL: 24 * time.Hour, Yields: true}
+	terms := lock.Terms{TTL: 5 * time.Second, StateTTL: 24 * time.Hour, YieldAfter: j.slice}
 	client, err := lock.New(store, &lock.Options{Terms: terms})
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (j *job) run(ctx context.Context, client *lock.Client, log *log.Logger) err
 	for {
 		err := lock.Do(ctx, client.Mutex("count/orders"), func(ctx context.Context, held *lock.Held) error {
 			return j.work(ctx, held, log)
-		}, lock.YieldAfter(j.slice))
+		})
 		if !errors.Is(err, lock.ErrWanted) {
 			return err
 		}

@@ -27,7 +27,8 @@ var (
 	// ErrNotSent may be matched by an error of Acquire or Wait if no request of that call
 	// was sent, and none will be. The client then releases nothing for the owner. A Wait
 	// that has sent a request before must not return it, even if its last one was not sent.
-	ErrNotSent = fmt.Errorf("%w: nothing was sent", ErrUnavailable)
+	// It matches renewal.ErrNotSent.
+	ErrNotSent error = notSentError{}
 
 	// ErrNotExecuted may be matched by an error of Acquire or Wait if the server has answered each
 	// request of that call with an error and has executed none: it is loading its data, refuses
@@ -148,7 +149,7 @@ func (e *judgedError) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
 		return true
-	case ErrNotSent:
+	case ErrNotSent, renewal.ErrNotSent:
 		return e.verdict == NotSent
 	case ErrNotExecuted:
 		return e.verdict == NotExecuted
@@ -182,6 +183,16 @@ func (e NoAnswerError) Is(target error) bool { return target == ErrUnavailable }
 
 // Unwrap returns os.ErrDeadlineExceeded.
 func (e NoAnswerError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+// notSentError is the type of ErrNotSent.
+type notSentError struct{}
+
+func (notSentError) Error() string { return ErrUnavailable.Error() + ": nothing was sent" }
+
+// Is makes ErrNotSent match ErrUnavailable and the error of package renewal.
+func (notSentError) Is(target error) bool {
+	return target == ErrUnavailable || target == renewal.ErrNotSent
+}
 
 // storeClosedError is the type of ErrStoreClosed.
 type storeClosedError struct{}

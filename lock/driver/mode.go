@@ -44,17 +44,9 @@ const (
 
 // String returns the name of the mode in lower case.
 func (m Mode) String() string {
-	switch m {
-	case Exclusive:
-		return "exclusive"
-	case Read:
-		return "read"
-	case Write:
-		return "write"
-	case Permit:
-		return "permit"
-	case Members:
-		return "members"
+	names := [...]string{"exclusive", "read", "write", "permit", "members"}
+	if int(m) < len(names) {
+		return names[m]
 	}
 	return "unknown mode"
 }

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -51,43 +52,27 @@ type Attrs struct {
 	KeepUntil time.Time `json:"-"`
 }
 
+func (r Request) attrs() *Attrs { return cmp.Or(r.Attrs, &noAttrs) }
+
+var noAttrs Attrs
+
 // Limit returns the limit of r.Attrs, 0 if it has none.
-func (r Request) Limit() int {
-	if r.Attrs == nil {
-		return 0
-	}
-	return r.Attrs.Limit
-}
+func (r Request) Limit() int { return r.attrs().Limit }
 
 // Permits returns how many permits a request in mode Permit wants.
-func (r Request) Permits() int {
-	if r.Attrs == nil {
-		return 1
-	}
-	return max(r.Attrs.Permits, 1)
-}
+func (r Request) Permits() int { return max(r.attrs().Permits, 1) }
 
 // Members returns the members of r.Attrs, nil if it has none.
-func (r Request) Members() []string {
-	if r.Attrs == nil {
-		return nil
-	}
-	return r.Attrs.Members
-}
+func (r Request) Members() []string { return r.attrs().Members }
 
 // Metadata returns the metadata of r.Attrs, "" if it has none.
-func (r Request) Metadata() string {
-	if r.Attrs == nil {
-		return ""
-	}
-	return r.Attrs.Metadata
-}
+func (r Request) Metadata() string { return r.attrs().Metadata }
 
 // Stateful reports whether the grant must come with the state of the key.
-func (r Request) Stateful() bool { return r.Attrs != nil && r.Attrs.Stateful }
+func (r Request) Stateful() bool { return r.attrs().Stateful }
 
 // Yields reports whether the client calls Watch for the lease.
-func (r Request) Yields() bool { return r.Attrs != nil && r.Attrs.Yields }
+func (r Request) Yields() bool { return r.attrs().Yields }
 
 // Keep returns for how long from now a Release must keep the lock taken, rounded up to whole
 // milliseconds, or 0 if it must free the lock. A store calls it for each request that it
@@ -95,10 +80,11 @@ func (r Request) Yields() bool { return r.Attrs != nil && r.Attrs.Yields }
 // anything reads the clock to which it adds the time, because the lock must not become free
 // too early.
 func (r Request) Keep() time.Duration {
-	if r.Attrs == nil || r.Attrs.KeepUntil.IsZero() {
+	until := r.attrs().KeepUntil
+	if until.IsZero() {
 		return 0
 	}
-	left := max(time.Until(r.Attrs.KeepUntil), 0)
+	left := max(time.Until(until), 0)
 	return (left + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 

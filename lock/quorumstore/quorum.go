@@ -324,7 +324,7 @@ func (e memberErrors) Error() string {
 // is refused does not count. ErrNotSent and ErrNotExecuted are about one member only.
 func (e memberErrors) Is(target error) bool {
 	switch target {
-	case driver.ErrNotSent, driver.ErrNotExecuted:
+	case driver.ErrNotSent, renewal.ErrNotSent, driver.ErrNotExecuted:
 		return false
 	case driver.ErrUnavailable:
 		return slices.ContainsFunc(e, func(err error) bool {
