@@ -7,8 +7,7 @@
 -- Bound: three commands.
 
 local value = redis.call('GET', KEYS[1])
-local held = value and string.sub(value, 1, #ARGV[1] + 1) == ARGV[1] .. ' '
-  and string.find(value, '^%d+$', #ARGV[1] + 2)
+local held = value and string.match(value, '^(.*) %d+$') == ARGV[1]
 if held and not ARGV[2] and redis.call('EXISTS', KEYS[3]) == 0 then
   if KEYS[7] then
     redis.call('DEL', KEYS[1], KEYS[7]) -- as in release.lua

@@ -14,7 +14,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a release frees the lock of any owner", "lock/redisstore/lua/release_fast.lua",
-		"local held = value and string.sub(value, 1, #ARGV[1] + 1) == ARGV[1] .. ' '\n  and string.find(value, '^%d+$', #ARGV[1] + 2)\n", "local held = value\n",
+		"local held = value and string.match(value, '^(.*) %d+$') == ARGV[1]\n", "local held = value\n",
 	},
 	{
 		"a released owner is not refused if the lock is free", "lock/redisstore/lua/acquire_fast.lua",
