@@ -36,7 +36,8 @@ type Calls struct {
 	end    context.CancelFunc
 	report atomic.Pointer[func(renewal.Event)] // nil: nobody is told
 
-	ticks atomic.Bool // the timer runs; changes with mu held
+	ticks atomic.Bool                   // the timer runs; changes with mu held
+	next  atomic.Pointer[chan struct{}] // closed at the next tick
 
 	mu       sync.Mutex // guards all below, and orders running.Add before running.Wait
 	running  sync.WaitGroup
@@ -45,8 +46,8 @@ type Calls struct {
 	redialAt time.Time          // when the next standing connection may dial
 }
 
-// tickTime is the time between two ticks, after which lanes follow the ctx of their requests. Following each
-// from its beginning costs six objects, and a timer for each a tenth of a lock and its unlock. Most
+// tickTime is the time between two ticks, from which on lanes follow the ctx and the time of their requests, and
+// requests that wait for a lane follow theirs. From the beginning that costs six objects, a deadline and a timer. Most
 // requests have their answer before a tick.
 const tickTime = 10 * time.Millisecond
 
@@ -56,14 +57,31 @@ func NewCalls() *Calls {
 	cs := &Calls{ctx: ctx, end: end, lanes: make(map[*lane]struct{})}
 	cs.timer = time.AfterFunc(time.Hour, cs.tick)
 	cs.timer.Stop()
+	next := make(chan struct{})
+	cs.next.Store(&next)
 	return cs
 }
 
-// tick makes the lanes follow the ctx of each request that is running.
+// nextTick returns a channel that is closed at the next tick, which comes within tickTime.
+func (cs *Calls) nextTick() <-chan struct{} {
+	next := *cs.next.Load()
+	if !cs.ticks.Load() { // ticks end when lanes get no requests
+		cs.mu.Lock()
+		if !cs.ticks.Swap(true) {
+			cs.timer.Reset(tickTime)
+		}
+		cs.mu.Unlock()
+	}
+	return next
+}
+
+// tick makes the lanes follow each request that is running.
 func (cs *Calls) tick() {
 	var due []*lane
 	cs.mu.Lock()
-	cs.ticks.Store(false) // a request that begins from now on waits for mu, or is seen
+	cs.ticks.Store(false) // a request that begins from now on waits for mu in nextTick, or is seen
+	next := make(chan struct{})
+	close(*cs.next.Swap(&next))
 	more := false
 	for l := range cs.lanes {
 		running, fresh := l.unfollowed()
@@ -78,7 +96,7 @@ func (cs *Calls) tick() {
 	}
 	cs.mu.Unlock()
 	for _, l := range due {
-		l.followCtx()
+		l.follow()
 	}
 }
 

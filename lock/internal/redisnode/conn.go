@@ -131,7 +131,7 @@ type conn struct {
 	lane  *lane
 	login uint64 // the number of its credentials
 
-	ready, closed bool // the handshake is over; Close was called. Guarded by lane.mu
+	ready, closed, timed bool // the handshake is over; Close was called; there is a deadline. Guarded by lane.mu
 }
 
 // Write implements net.Conn. What follows the handshake belongs to a request.
@@ -161,26 +161,35 @@ func (c *conn) Close() error {
 }
 
 // SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetDeadline) }
+func (c *conn) SetDeadline(t time.Time) error { return c.lockDeadline(t, c.Conn.SetDeadline) }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetReadDeadline) }
+func (c *conn) SetReadDeadline(t time.Time) error { return c.lockDeadline(t, c.Conn.SetReadDeadline) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetWriteDeadline) }
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.lockDeadline(t, c.Conn.SetWriteDeadline) }
 
-// setDeadline sets the deadline that go-redis wants. The time of the request is the latest, and a request that was
-// interrupted has no time left.
+// lockDeadline sets the deadline that go-redis wants.
+func (c *conn) lockDeadline(t time.Time, set func(time.Time) error) error {
+	c.lane.mu.Lock()
+	defer c.lane.mu.Unlock()
+	return c.setDeadline(t, set)
+}
+
+// setDeadline sets a deadline. Once a tick has made the lane follow its request, the time of the request is the latest;
+// most requests have their answer before and need no deadline. A request that was interrupted has no time left. The
+// caller holds lane.mu.
 func (c *conn) setDeadline(t time.Time, set func(time.Time) error) error {
 	l := c.lane
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case l.ended:
 		t = longAgo
-	case l.running && (t.IsZero() || t.After(l.until)):
+	case l.unfollow != nil && (t.IsZero() || t.After(l.until)):
 		t = l.until
+	case t.IsZero() && !c.timed:
+		return nil
 	}
+	c.timed = true // a deadline for reads may be left when the one for writes is removed
 	return set(t)
 }
 

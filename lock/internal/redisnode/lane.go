@@ -32,7 +32,7 @@ type lane struct {
 	request  uint64          // the number of the latest request
 	seen     uint64          // request at the latest tick of Calls
 	ctx      context.Context // of the request; nil between requests
-	unfollow func() bool     // nil: the lane does not follow ctx
+	unfollow func() bool     // nil: nothing interrupts the request yet
 	until    time.Time       // when the request ends
 	ended    bool            // the request was interrupted
 	closed   error           // nil, or why every request is interrupted
@@ -53,20 +53,17 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	l.running, l.ended, l.ctx, l.unfollow, l.until, l.sent = true, false, ctx, nil, until, time.Time{}
 	c := l.conn
 	if c != nil && c.login == l.node.login.number() {
-		_ = c.Conn.SetDeadline(until) // go-redis does not set one everywhere
+		if c.timed { // by the request before
+			c.timed = false
+			_ = c.Conn.SetDeadline(time.Time{})
+		}
 		c = nil
 	}
 	l.mu.Unlock()
 	if c != nil {
 		_ = c.Close() // it has old credentials
 	}
-	if cs := l.node.calls; !cs.ticks.Load() { // they end when lanes get no requests
-		cs.mu.Lock()
-		if !cs.ticks.Swap(true) {
-			cs.timer.Reset(tickTime)
-		}
-		cs.mu.Unlock()
-	}
+	l.node.calls.nextTick()  // which follows the request
 	if l.node.instrumented { // only hooks look for values
 		return context.WithoutCancel(ctx), nil
 	}
@@ -83,8 +80,8 @@ func (l *lane) unfollowed() (running, fresh bool) {
 	return l.running && l.unfollow == nil, fresh
 }
 
-// followCtx interrupts the request when its ctx ends.
-func (l *lane) followCtx() {
+// follow interrupts the request when its ctx ends or its time is up.
+func (l *lane) follow() {
 	l.mu.Lock()
 	ctx, number := l.ctx, l.request
 	l.mu.Unlock()
@@ -96,6 +93,9 @@ func (l *lane) followCtx() {
 	current := l.running && l.request == number && l.unfollow == nil
 	if current {
 		l.unfollow = stop
+		if c := l.conn; c != nil {
+			_ = c.setDeadline(l.until, c.Conn.SetDeadline)
+		}
 	}
 	l.mu.Unlock()
 	if !current {
@@ -165,8 +165,8 @@ func (l *lane) endNow() {
 	if l.cancel != nil {
 		l.cancel()
 	}
-	if l.conn != nil {
-		_ = l.conn.Conn.SetDeadline(longAgo) // Close could block
+	if c := l.conn; c != nil {
+		_ = c.setDeadline(longAgo, c.Conn.SetDeadline) // Close could block
 	}
 }
 
@@ -219,7 +219,8 @@ type queued struct {
 }
 
 // enter returns an idle lane, which the caller passes on. If there is none, it waits for one if alone is set, or
-// else for the answer to the call. It returns an error as soon as ctx ends, the client is closed, or the time is until.
+// else for the answer to the call. It returns an error when ctx ends, the client is closed, or the time is until, from the
+// next tick on.
 func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) (*lane, Answer) {
 	q.mu.Lock()
 	if last := len(q.idle) - 1; last >= 0 {
@@ -232,6 +233,11 @@ func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) 
 	q.waiting = append(q.waiting, e)
 	q.mu.Unlock()
 
+	select {
+	case <-e.done:
+		return e.lane, e.answer
+	case <-q.node.calls.nextTick():
+	}
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
 	var a Answer

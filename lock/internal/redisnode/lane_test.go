@@ -239,6 +239,50 @@ func TestARequestHasOneBound(t *testing.T) {
 		}
 		_, err = l.end(t.Context(), err, driver.NoAnswerError(time.Second))
 		assert.Equal(t, driver.NoAnswerError(time.Second), err)
+
+		began = time.Now()
+		_, err = l.begin(t.Context(), began.Add(time.Hour))
+		require.NoError(t, err)
+		_, err = l.conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.Equal(t, time.Hour, time.Since(began), "the time of the request before is over")
+		_, _ = l.end(t.Context(), err, driver.NoAnswerError(time.Hour))
+	})
+}
+
+// timedConn counts deadlines.
+type timedConn struct {
+	net.Conn
+	set *atomic.Int64
+}
+
+func (c timedConn) SetDeadline(t time.Time) error {
+	c.set.Add(1)
+	return c.Conn.SetDeadline(t)
+}
+
+// A deadline is a timer of the runtime, which a request with an answer in time does not need.
+func TestARequestThatIsAnsweredAtOnceSetsNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set atomic.Int64
+		p := newPiped(t, func(o *redis.Options) {
+			dial := o.Dialer
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dial(ctx, network, addr)
+				return timedConn{c, &set}, err
+			}
+		})
+		require.NoError(t, p.run(t.Context(), t, "first").Err)
+		set.Store(0)
+		for range 3 {
+			require.NoError(t, p.run(t.Context(), t, "later").Err)
+		}
+		assert.Zero(t, set.Load())
+		p.hangs.Store("eval")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*tickTime)
+		defer cancel()
+		require.ErrorIs(t, p.run(ctx, t, "late").Err, context.DeadlineExceeded)
+		assert.Positive(t, set.Load())
 	})
 }
 

@@ -209,6 +209,7 @@ func (n *Node) watch() {
 func (c *conn) await(until time.Time) bool {
 	c.lane.mu.Lock()
 	defer c.lane.mu.Unlock()
+	c.timed = true
 	return c.lane.closed == nil && c.Conn.SetReadDeadline(until) == nil
 }
 
