@@ -272,12 +272,12 @@ func (c *core) whileOpen(caller context.Context) (context.Context, func()) {
 // Its cause is an *endedError. The cause of caller may be any error, such as the *HeldError of another lock,
 // and a store that returned it would seem to answer.
 func callContext(life, caller context.Context) (context.Context, func()) {
+	if caller.Done() == nil {
+		return callValues{life, caller}, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(callValues{life, caller})
 	end := func() { cancel(&endedError{caller.Err()}) }
-	switch {
-	case caller.Done() == nil:
-		return ctx, func() { cancel(nil) }
-	case caller.Err() != nil:
+	if caller.Err() != nil {
 		end()
 	}
 	stop := context.AfterFunc(caller, end)

@@ -80,6 +80,28 @@ func TestTheContextOfACall(t *testing.T) {
 	}
 }
 
+// A caller whose context never ends costs one object.
+func TestTheContextOfACallWithoutEnd(t *testing.T) {
+	type key struct{}
+	client, endClient := context.WithCancelCause(t.Context())
+	caller := context.WithValue(context.Background(), key{}, "value")
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		_, stop := callContext(client, caller)
+		stop()
+	}), 1.0)
+	ctx, stop := callContext(client, caller)
+	defer stop()
+	derived, stopDerived := context.WithTimeout(ctx, time.Minute)
+	defer stopDerived()
+	assert.Equal(t, "value", derived.Value(key{}))
+	require.NoError(t, derived.Err())
+	endClient(errClientClosing)
+	for _, ended := range []context.Context{ctx, derived} {
+		require.ErrorIs(t, ended.Err(), context.Canceled)
+		require.ErrorAs(t, context.Cause(ended), new(*endedError))
+	}
+}
+
 // lasting is a held lock that counts the functions registered for its end.
 type lasting struct {
 	handle
