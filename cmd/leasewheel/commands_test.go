@@ -165,7 +165,7 @@ func TestLsAndInspectShowLocks(t *testing.T) {
 
 	shows := stdoutOf(t, server, "inspect", prefix+"a")
 	assert.Contains(t, shows, "exclusive, 1 waiting, last token ")
-	assert.Regexp(t, `\n  the first waiter has waited [\d.]+s\n  waiter  next\n`, shows)
+	assert.Regexp(t, `\n  the first waiter has waited [\d.]+m?s\n  waiter  next\n`, shows)
 	var state lockState
 	require.NoError(t, json.Unmarshal([]byte(stdoutOf(t, server, "inspect", "-json", prefix+"a")), &state))
 	assert.Equal(t, []string{"next"}, state.Queue)
