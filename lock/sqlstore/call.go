@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,70 +21,15 @@ const (
 	maxRetryPause = 20 * time.Millisecond
 )
 
-// calls counts the calls under way, and ends them when the store is closed.
-type calls struct {
-	ctx    context.Context // ends with the store
-	cancel context.CancelCauseFunc
-
-	mu   sync.Mutex // guards n and idle
-	n    int
-	idle chan struct{} // made by close, closed when n is 0
-}
-
-func (c *calls) init() { c.ctx, c.cancel = context.WithCancelCause(context.Background()) }
-
-// begin counts a call, unless the store is closed.
-func (c *calls) begin() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return driver.ErrStoreClosed
-	}
-	c.n++
-	return nil
-}
-
-func (c *calls) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n--; c.n == 0 && c.idle != nil {
-		close(c.idle)
-	}
-}
-
-// close ends all calls and waits until the driver has returned from them, or until ctx ends.
-func (c *calls) close(ctx context.Context) error {
-	c.mu.Lock()
-	c.cancel(driver.ErrStoreClosed)
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-		if c.n == 0 {
-			close(c.idle)
-		}
-	}
-	idle := c.idle
-	c.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	default:
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // call runs f on a connection of the pool, within Options.Timeout.
 func call[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
-	if err := basic.Cause(ctx); err != nil {
-		return *new(T), err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, driver.NoAnswerError(s.options.Timeout))
-	defer cancel()
-	return callWithin(ctx, s, f)
+	return callWithin(ctx, s, s.options.Timeout, f)
+}
+
+// do is call without a result.
+func do(ctx context.Context, s *Store, f func(ctx context.Context, c *sql.Conn) error) error {
+	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) { return struct{}{}, f(ctx, c) })
+	return err
 }
 
 // work is what a call does on a connection.
@@ -99,28 +43,22 @@ const (
 )
 
 // callWithin runs f on a connection of the pool and returns its results, or the cause of ctx as
-// soon as that ends. Some drivers return from a Commit or a read only when the network does, so f
+// soon as that ends, or after bound if that is above 0. Some drivers return from a Commit or a read only when the network does, so f
 // runs on a goroutine of its own and may still run then: it must not write to anything that the
 // caller has. An error matches driver.ErrNotSent if f did not run and will not.
-func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
+func callWithin[T any](ctx context.Context, s *Store, bound time.Duration, f work[T]) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	if err := basic.Cause(ctx); err != nil {
+	ctx, end, err := s.calls.Begin(ctx, bound)
+	if err != nil {
 		return *new(T), err
 	}
-	if err := s.calls.begin(); err != nil {
-		return *new(T), err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.calls.ctx, func() { cancel(driver.ErrStoreClosed) })
 	var state atomic.Int32
 	done := make(chan result, 1)
 	go func() {
-		defer s.calls.end()
-		defer cancel(nil)
-		defer stop()
+		defer end()
 		var r result
 		r.err = s.attempts(ctx, &state, func(ctx context.Context, c *sql.Conn) (err error) {
 			r.value, err = f(ctx, c)
@@ -138,7 +76,7 @@ func callWithin[T any](ctx context.Context, s *Store, f work[T]) (T, error) {
 		return r.value, r.err
 	default:
 	}
-	err := context.Cause(ctx)
+	err = context.Cause(ctx)
 	if state.CompareAndSwap(callWaiting, callAbandoned) {
 		err = driver.NotSent.Error(s.noConn(err))
 	}
@@ -178,7 +116,7 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 		} else {
 			err = driver.SentBefore(err)
 		}
-		readOnly := s.dialect.isReadOnly(err)
+		readOnly := s.dialect.faultOf(err) == readOnlyServer
 		if readOnly && most == maxBadConns { // all that the pool has now, and a new one
 			most = min(unusable+s.db.Stats().OpenConnections+1, maxBadConns-1)
 		}
@@ -193,15 +131,11 @@ func (s *Store) attempts(ctx context.Context, state *atomic.Int32, f func(ctx co
 			unusable++
 			state.CompareAndSwap(callSent, callWaiting)
 			continue
-		case !s.dialect.wantsRetry(err):
+		case s.dialect.faultOf(err) != conflict:
 			return marked
 		}
 		sent = sent || !nothing
-		timer := time.NewTimer(rand.N(min(time.Millisecond<<min(try, 5), maxRetryPause)) + 1)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if basic.Sleep(ctx, rand.N(min(time.Millisecond<<min(try, 5), maxRetryPause))+1) != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
@@ -233,16 +167,18 @@ func (s *Store) attempt(ctx context.Context, state *atomic.Int32, f func(ctx con
 
 // judged adds to an error of the database what to do about it.
 func (s *Store) judged(c *sql.Conn, err error) error {
-	switch {
-	case err == nil || isAnswer(err):
-	case s.dialect.isReadOnly(err):
+	if err == nil || isAnswer(err) {
+		return err
+	}
+	switch s.dialect.faultOf(err) {
+	case readOnlyServer:
 		// A fail-over has made a replica of the server. The pool must not use the connection again.
 		_ = c.Raw(func(any) error { return sqldriver.ErrBadConn })
-	case hasState(err, "26000", "42P05"): // a statement of another session, or of another client of this one
+	case otherStatement:
 		return fmt.Errorf("the pooler does not keep prepared statements: set max_prepared_statements of PgBouncer, or default_query_exec_mode=exec of pgx: %w", err)
-	case s.dialect.hasNoTable(err):
+	case noTable:
 		return fmt.Errorf("%w: %w", missingError(s.tables()), err)
-	case s.dialect.isForbidden(err):
+	case forbidden:
 		return fmt.Errorf("the user needs SELECT, INSERT, UPDATE and DELETE on the tables %s: %w", s.tables(), err)
 	}
 	return err

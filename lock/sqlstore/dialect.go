@@ -17,18 +17,12 @@ func (d Dialect) String() string {
 	if d.dialect == nil {
 		return "none"
 	}
-	return d.name()
+	return d.traits().name
 }
 
 // dialect is what differs between databases.
 type dialect interface {
-	name() string
-	hasSchemas() bool           // a table may have the name of a schema before its own
-	hasSynchronousCommit() bool // Options.SynchronousCommit
-	hasMessages() bool          // texts.notify is a statement
-	schema() string             // the name of the file with the tables
-	quote(name string) string   // a name that may be a word of the language
-	minConns() int              // connections that a pool needs
+	traits() traits
 
 	// expressions are what stands for the names in braces in the texts of statements. The
 	// names of the tables are added to them.
@@ -84,40 +78,77 @@ type dialect interface {
 	// of the keys from one to another one.
 	sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error)
 
-	// wantsRetry reports whether the database has rolled back a transaction because of
-	// others, so that it must be repeated.
-	wantsRetry(err error) bool
+	// faultOf returns what an error of the database or its driver means for the store.
+	faultOf(err error) fault
 
-	// isReadOnly reports whether the server of the connection takes no writes, although the
-	// server of another connection may.
-	isReadOnly(err error) bool
-
-	// hasNoTable reports whether a statement has failed because a table is missing.
-	hasNoTable(err error) bool
-
-	// isForbidden reports whether a statement has failed because the user lacks a right.
-	isForbidden(err error) bool
-
-	// locate returns the options with the schema of the tables. It returns an unfitError for a session in which locks
-	// would fail later, or if it is not clear which tables are meant.
-	locate(ctx context.Context, q querier, o Options) (Options, error)
-
-	// home returns the schema of the tables, or the one in which they are to be created.
-	home(ctx context.Context, q querier, o Options) (schema string, err error)
+	// locate returns the options with the schema of the tables, or if create is true and there are none, with that in which
+	// they are to be created. It returns an unfitError for a session in which locks would fail later, or if it is not
+	// clear which tables are meant.
+	locate(ctx context.Context, q querier, o Options, create bool) (Options, error)
 
 	// checkSchema returns an error if not all connections of a pool see the tables.
 	checkSchema(ctx context.Context, db *sql.DB, t *texts) error
-
-	// existsAlready reports whether a statement that creates something has failed because
-	// another process has created it at the same time.
-	existsAlready(err error) bool
 }
+
+// traits are the differences between dialects that need no code.
+type traits struct {
+	name              string
+	quote             string // stands around a name that may be a word of the language
+	schemas           bool   // a table may have the name of a schema before its own
+	synchronousCommit bool   // Options.SynchronousCommit
+	messages          bool   // texts.notify is a statement
+	minConns          int    // connections that a pool needs
+}
+
+// standard has the methods that are the same in most dialects.
+type standard struct{}
+
+func (standard) update(ctx context.Context, c *sql.Conn, text string, args ...any) (int64, error) {
+	return affected(c.ExecContext(ctx, text, args...))
+}
+
+func (standard) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
+	return affected(c.ExecContext(ctx, t.sweepRows, first, last, free))
+}
+
+func (standard) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
+func (standard) forget(context.Context, querier, *texts, []byte) error         { return nil }
+func (standard) checkSchema(context.Context, *sql.DB, *texts) error            { return nil }
+
+// fault is what an error of a database means for a store.
+type fault uint8
+
+const (
+	_              fault = iota // nothing more
+	conflict                    // the database has rolled back because of others, so the same is to be sent again
+	readOnlyServer              // the server of the connection takes no writes, though that of another one may
+	noTable                     // a table, or its schema, is missing
+	forbidden                   // the user lacks a right
+	exists                      // another process has created the same at the same time
+	otherStatement              // the session has the prepared statements of another one, or of another client
+)
 
 // querier is what connections and transactions have in common.
 type querier interface {
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}
+
+// eachRow executes a query. It reads each row into dest, and then calls f.
+func eachRow(ctx context.Context, q querier, text string, args, dest []any, f func()) error {
+	rows, err := q.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		f()
+	}
+	return rows.Err()
 }
 
 // transaction is a transaction under way. rollback after commit does nothing.

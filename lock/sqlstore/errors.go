@@ -14,23 +14,13 @@ var (
 	errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
 
 	// errNoAutocommit prevents renewals that are rolled back when their connection is closed.
-	errNoAutocommit = unfitError{text: "autocommit is off in the sessions of the *sql.DB, and the store needs it"}
+	errNoAutocommit = unfitError{errors.New("autocommit is off in the sessions of the *sql.DB, and the store needs it")}
 )
 
 // unfitError means that locks would fail with the settings of a session, or not exclude others. It names the setting.
-type unfitError struct {
-	text string
-	err  error // of the database, if it has refused something
-}
+type unfitError struct{ error }
 
-func (e unfitError) Error() string {
-	if e.err != nil {
-		return e.text + ": " + e.err.Error()
-	}
-	return e.text
-}
-
-func (e unfitError) Unwrap() error { return e.err }
+func (e unfitError) Unwrap() error { return e.error }
 
 // noConnError is the error of a call that has waited for a connection of the pool in vain. It matches what has ended the wait.
 type noConnError struct {

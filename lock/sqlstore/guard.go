@@ -110,7 +110,7 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, held Holder) error {
 	if err := basic.Cause(ctx); err != nil {
 		return refused(err)
 	}
-	err := s.locateOnce(ctx, func() (Options, error) { return s.dialect.locate(ctx, tx, s.options) })
+	err := s.locateOnce(ctx, func() (Options, error) { return s.dialect.locate(ctx, tx, s.options, false) })
 	ok := false
 	if err == nil {
 		ok, err = s.dialect.guard(ctx, tx, s.texts, []byte(key), int64(token))

@@ -1,4 +1,4 @@
-// Inspect, ForceRelease and SetMetadata.
+// Inspect, ForceRelease, SetMetadata and List.
 
 package sqlstore
 
@@ -6,8 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -19,36 +22,32 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 }
 
 func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driver.Info, err error) {
-	rows, err := c.QueryContext(ctx, s.texts.inspect, []byte(key), []byte(key), []byte(key))
-	if err != nil {
-		return info, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var kind, token, expires, waited sql.NullInt64
-		var now int64
-		var owner, metadata, waiter, waiterMetadata []byte
-		if err := rows.Scan(&kind, &owner, &token, &expires, &metadata, &now, &info.Waiting, &waiter, &waiterMetadata, &waited); err != nil {
-			return driver.Info{}, err
-		}
-		if kind.Int64 != 0 {
-			return driver.Info{}, driver.ErrWrongType
-		}
-		info.Token = uint64(token.Int64)
-		left := time.Duration(max(expires.Int64-now, 1)) * time.Millisecond
-		switch {
-		case len(owner) == 0 || expires.Int64 < now:
-		case string(owner) == keptOwner:
-			info.FreeIn = left
-		default:
-			info.Held = 1
-			info.Holders = []driver.Holder{{Token: info.Token, ExpiresIn: left, Metadata: string(metadata), Client: driver.ClientName(string(owner))}}
-		}
+	var kind, token, expires, waited sql.NullInt64
+	var now int64
+	var owner, metadata, waiter, waiterMetadata []byte
+	dest := []any{&kind, &owner, &token, &expires, &metadata, &now, &info.Waiting, &waiter, &waiterMetadata, &waited}
+	err = eachRow(ctx, c, s.texts.inspect, []any{[]byte(key), []byte(key), []byte(key)}, dest, func() {
 		if waiter != nil {
 			info.Places = append(info.Places, driver.Place{Metadata: string(waiterMetadata), Client: driver.ClientName(string(waiter)), Waited: sinceArrival(waited.Int64)})
 		}
+	})
+	if err == nil && kind.Int64 != 0 {
+		err = driver.ErrWrongType
 	}
-	return info, rows.Err()
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info.Token = uint64(token.Int64) // each row has the same lock
+	left := time.Duration(max(expires.Int64-now, 1)) * time.Millisecond
+	switch {
+	case len(owner) == 0 || expires.Int64 < now:
+	case string(owner) == keptOwner:
+		info.FreeIn = left
+	default:
+		info.Held = 1
+		info.Holders = []driver.Holder{{Token: info.Token, ExpiresIn: left, Metadata: string(metadata), Client: driver.ClientName(string(owner))}}
+	}
+	return info, nil
 }
 
 // sinceArrival returns the time since a place was taken, which is us µs ago if the place is the time of its
@@ -63,7 +62,7 @@ func sinceArrival(us int64) time.Duration {
 
 // ForceRelease implements [driver.Store].
 func (s *Store) ForceRelease(ctx context.Context, key string) error {
-	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+	err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
 		err := s.locked(ctx, c, key, false, func(k *lockedKey) error {
 			if !k.isTaken() {
 				return driver.ErrNotHeld
@@ -76,7 +75,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 		if errors.Is(err, errNoRow) {
 			err = driver.ErrNotHeld
 		}
-		return struct{}{}, err
+		return err
 	})
 	return failed("force release", err)
 }
@@ -89,7 +88,7 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 	if !isOwner(l.Owner) {
 		return driver.ErrNotHeld
 	}
-	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+	err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
 		n, err := affected(c.ExecContext(ctx, s.texts.setMetadata, []byte(metadata), []byte(l.Key), []byte(l.Owner), int64(l.Token)))
 		if err == nil && n == 0 && s.texts.mysql.isHeld != "" { // an equal row is not counted, or was not found
 			err = c.QueryRowContext(ctx, s.texts.mysql.isHeld, []byte(l.Key), []byte(l.Owner), int64(l.Token)).Scan(&n)
@@ -100,7 +99,64 @@ func (s *Store) SetMetadata(ctx context.Context, l driver.Lease, metadata string
 		if err == nil && n == 0 {
 			err = driver.ErrNotHeld
 		}
-		return struct{}{}, err
+		return err
 	})
 	return failed("set metadata", err)
+}
+
+// afterAllKeys is greater than every key.
+var afterAllKeys = []byte(strings.Repeat("\xff", driver.MaxKeyLen+1))
+
+// List implements [driver.Store]. One call reads up to 1,000 rows with the prefix, in the order
+// of their keys. The cursor is the last of these keys.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string, next string, err error) {
+	if cursor != "" && !strings.HasPrefix(cursor, prefix) {
+		return nil, "", fmt.Errorf("sqlstore: the cursor %s is not one of a List with prefix %s", basic.Quote(cursor), basic.Quote(prefix))
+	}
+	p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (page, error) {
+		return readPage(ctx, c, s.texts.list, []byte(max(string(keyAfter(cursor)), prefix)), endOf(prefix))
+	})
+	if err != nil {
+		return nil, "", failed("list", err)
+	}
+	return p.keys, p.next, nil
+}
+
+// page is what one statement finds in up to 1,000 rows.
+type page struct {
+	keys []string // of the rows that are wanted
+	next string   // the last key that was read, "" if no more follow
+}
+
+// readPage executes a query for rows of a key and of 1 if the row is wanted.
+func readPage(ctx context.Context, q querier, text string, args ...any) (p page, err error) {
+	var key []byte
+	n, wanted := 0, 0
+	err = eachRow(ctx, q, text, args, []any{&key, &wanted}, func() {
+		if wanted == 1 {
+			p.keys = append(p.keys, string(key))
+		}
+		p.next = string(key)
+		n++
+	})
+	if n < pageSize {
+		p.next = ""
+	}
+	return p, err
+}
+
+// keyAfter returns the key that comes next after another one, or the first one after "".
+func keyAfter(key string) []byte { return []byte(key + "\x00") }
+
+// endOf returns the first string of bytes after all that begin with a prefix.
+func endOf(prefix string) []byte {
+	end := []byte(prefix)
+	for len(end) > 0 && end[len(end)-1] == 0xff {
+		end = end[:len(end)-1]
+	}
+	if len(end) == 0 {
+		return afterAllKeys
+	}
+	end[len(end)-1]++
+	return end
 }

@@ -325,7 +325,7 @@ func (s *Store) enter(ctx context.Context, c *sql.Conn, r driver.Request, length
 	}
 	n, err := affected(c.ExecContext(ctx, t.enter, number, owner, length, metadataOf(r), channel, key, owner, 2*length, refusedUntil))
 	switch {
-	case err != nil && s.dialect.existsAlready(err): // another place has the number
+	case err != nil && s.dialect.faultOf(err) == exists: // another place has the number
 		return answer{}, nil
 	case err != nil || n == 0:
 		return answer{}, err

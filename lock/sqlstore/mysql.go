@@ -30,16 +30,11 @@ import (
 // the session leaves summer time.
 func MySQL() Dialect { return Dialect{mySQL{}} }
 
-type mySQL struct{}
+type mySQL struct{ standard }
 
-func (mySQL) name() string               { return "MySQL" }
-func (mySQL) hasSchemas() bool           { return true }
-func (mySQL) hasSynchronousCommit() bool { return false }
-func (mySQL) hasMessages() bool          { return false }
-func (mySQL) schema() string             { return "mysql.sql" }
-func (mySQL) quote(name string) string   { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
-func (mySQL) minConns() int              { return 2 }
-func (mySQL) placeholder(int) string     { return "?" }
+func (mySQL) traits() traits { return traits{name: "MySQL", quote: "`", schemas: true, minConns: 2} }
+
+func (mySQL) placeholder(int) string { return "?" }
 
 // expressions uses the start of the statement. In a statement that waits for a row that is
 // before the wait, and still later than the request was sent: a lease is never shorter than the
@@ -175,7 +170,7 @@ func (d mySQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
 func (d mySQL) unfit(ctx context.Context, q querier) error {
 	_, err := d.database(ctx, q)
 	if err == nil {
-		err = unfitError{text: "a connection of the *sql.DB has a transaction that the program has begun and not ended"}
+		err = unfitError{errors.New("a connection of the *sql.DB has a transaction that the program has begun and not ended")}
 	}
 	return err
 }
@@ -201,11 +196,11 @@ func (mySQL) database(ctx context.Context, q querier) (name sql.NullString, err 
 	default:
 		return name, nil
 	}
-	return name, unfitError{text: setting}
+	return name, unfitError{errors.New(setting)}
 }
 
 // locate takes the current database of the first session. Others may change that of theirs.
-func (d mySQL) locate(ctx context.Context, q querier, o Options) (Options, error) {
+func (d mySQL) locate(ctx context.Context, q querier, o Options, _ bool) (Options, error) {
 	name, err := d.database(ctx, q)
 	switch {
 	case err != nil || o.hasSchema():
@@ -216,16 +211,7 @@ func (d mySQL) locate(ctx context.Context, q querier, o Options) (Options, error
 	return o.in(name.String), nil
 }
 
-var errNoDatabase = unfitError{text: "the session has no current database: name one in the data source, or in Options.Table"}
-
-func (d mySQL) home(ctx context.Context, q querier, _ Options) (string, error) {
-	var name sql.NullString
-	err := q.QueryRowContext(ctx, "SELECT DATABASE() LIMIT 1").Scan(&name)
-	if err == nil && !name.Valid {
-		err = errNoDatabase
-	}
-	return name.String, err
-}
+var errNoDatabase = unfitError{errors.New("the session has no current database: name one in the data source, or in Options.Table")}
 
 // acquire reads the row without locking it. If the lock is free, a transaction compares what was
 // read and writes.
@@ -253,11 +239,8 @@ func (d mySQL) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Requ
 	}
 	defer tx.rollback()
 	next := max(token+1, us)
-	result, err := tx.ExecContext(ctx, t.acquire, []byte(r.Owner), next, ms(r.TTL), metadataOf(r), key, owner, token, expires)
-	if err != nil {
-		return answer{}, false, err
-	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
+	n, err := affected(tx.ExecContext(ctx, t.acquire, []byte(r.Owner), next, ms(r.TTL), metadataOf(r), key, owner, token, expires))
+	if err != nil || n == 0 {
 		return answer{}, false, err
 	}
 	if ok, err := d.unguarded(ctx, tx, t, key); err != nil || !ok {
@@ -278,11 +261,7 @@ func (mySQL) unguarded(ctx context.Context, tx querier, t *texts, key []byte) (b
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err == nil, err
 	}
-	result, err := tx.ExecContext(ctx, t.mysql.createGrant, key)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
+	n, err := affected(tx.ExecContext(ctx, t.mysql.createGrant, key))
 	return n > 0, err
 }
 
@@ -369,29 +348,23 @@ func (d mySQL) findEach(ctx context.Context, c *sql.Conn, t *texts, leases []ren
 		byKey[string(leases[i].key)] = append(byKey[string(leases[i].key)], i)
 		keys = append(keys, leases[i].key)
 	}
-	rows, err := c.QueryContext(ctx, t.mysql.rows+marks(len(keys)), keys...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var kind, token, expires, now int64
-		var key, owner []byte
-		var fit bool
-		if err := rows.Scan(&key, &kind, &owner, &token, &expires, &now, &fit); err != nil {
-			return err
-		}
-		if !fit {
-			return errors.Join(rows.Close(), d.unfit(ctx, c))
-		}
+	var kind, token, expires, now int64
+	var key, owner []byte
+	var fit bool
+	unfit := false
+	err := eachRow(ctx, c, t.mysql.rows+marks(len(keys)), keys, []any{&key, &kind, &owner, &token, &expires, &now, &fit}, func() {
+		unfit = unfit || !fit
 		for _, i := range byKey[string(key)] {
 			all[i] = foundIn(leases[i], kind, owner, token, expires, now)
 			if all[i] == foundLocked && end > 0 && expires >= end {
 				all[i] = foundRenewed
 			}
 		}
+	})
+	if err == nil && unfit {
+		err = d.unfit(ctx, c)
 	}
-	return rows.Err()
+	return err
 }
 
 // release is one statement for one lease: each row that matches changes its owner, so the number of
@@ -415,7 +388,11 @@ func (d mySQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []rele
 	for i, l := range leases {
 		keys[i] = l.key
 	}
-	held, err := ownersOf(tx.QueryContext(ctx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE SKIP LOCKED", keys...))
+	held := make(map[string]string) // owners by key
+	var key, owner []byte
+	err = eachRow(ctx, tx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE SKIP LOCKED", keys, []any{&key, &owner}, func() {
+		held[string(key)] = string(owner)
+	})
 	if err != nil {
 		return err
 	}
@@ -441,23 +418,6 @@ func (d mySQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []rele
 	return nil
 }
 
-// ownersOf returns the owners that a query has found, by key.
-func ownersOf(rows *sql.Rows, err error) (map[string]string, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	owners := make(map[string]string)
-	for rows.Next() {
-		var key, owner []byte
-		if err := rows.Scan(&key, &owner); err != nil {
-			return nil, err
-		}
-		owners[string(key)] = string(owner)
-	}
-	return owners, rows.Err()
-}
-
 // sweepRows locks the rows that it deletes in both tables, and leaves those alone that others have
 // locked. A grant locks the row in the table of locks first, so no row of a grant appears meanwhile.
 func (d mySQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
@@ -466,21 +426,19 @@ func (d mySQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last
 		return 0, err
 	}
 	defer tx.rollback()
-	keys, err := keysOf(tx.QueryContext(ctx, t.sweepRows, first, last, free))
+	var key []byte
+	var keys []any
+	err = eachRow(ctx, tx, t.sweepRows, []any{first, last, free}, []any{&key}, func() { keys = append(keys, key) })
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	grants, err := keysOf(tx.QueryContext(ctx, t.mysql.keysOfGrants+marks(len(keys)), keys...))
+	guarded, text := make(map[string]bool), t.mysql.keysOfGrants+marks(len(keys))
+	err = eachRow(ctx, tx, text, keys, []any{&key}, func() { guarded[string(key)] = true })
+	if err == nil {
+		err = eachRow(ctx, tx, text+" FOR UPDATE SKIP LOCKED", keys, []any{&key}, func() { delete(guarded, string(key)) })
+	}
 	if err != nil {
 		return 0, err
-	}
-	unguarded, err := keysOf(tx.QueryContext(ctx, t.mysql.keysOfGrants+marks(len(keys))+" FOR UPDATE SKIP LOCKED", keys...))
-	if err != nil {
-		return 0, err
-	}
-	guarded := setOf(grants)
-	for _, key := range unguarded {
-		delete(guarded, string(key.([]byte)))
 	}
 	keys = slices.DeleteFunc(keys, func(key any) bool { return guarded[string(key.([]byte))] })
 	if len(keys) == 0 {
@@ -514,68 +472,25 @@ func (mySQL) in(rows [][][]byte) (string, []any) {
 	return condition, append(keys, pairs...)
 }
 
-func (mySQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) (int64, error) {
-	return affected(c.ExecContext(ctx, text, args...))
-}
-
-// keysOf returns the keys that a query has found, each as a []byte.
-func keysOf(rows *sql.Rows, err error) (keys []any, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var key []byte
-		if err := rows.Scan(&key); err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, rows.Err()
-}
-
-// setOf returns a set of keys.
-func setOf(keys []any) map[string]bool {
-	set := make(map[string]bool, len(keys))
-	for _, key := range keys {
-		set[string(key.([]byte))] = true
-	}
-	return set
-}
-
 // marks returns n placeholders and the bracket that closes their list.
 func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") + ")" }
 
-// wantsRetry implements dialect: a deadlock, which Galera also reports for a conflict with
-// another node; a lock that was waited for too long; a row that has changed since the snapshot.
-func (mySQL) wantsRetry(err error) bool {
-	n := errorNumber(err)
-	return n == 1213 || n == 1205 || n == 1020
+func (mySQL) faultOf(err error) fault { return mysqlFaults[errorNumber(err)] }
+
+var mysqlFaults = map[int]fault{
+	1213: conflict, // a deadlock, which Galera also reports for a conflict with another node
+	1205: conflict, // a lock that was waited for too long
+	1020: conflict, // a row that has changed since the snapshot
+
+	1290: readOnlyServer, // the server has read_only, as a replica has
+	1792: readOnlyServer, // the transaction is read-only by default
+	1836: readOnlyServer, // the server was started so
+	1047: readOnlyServer, // a node that has left its Galera cluster
+
+	1146: noTable, 1049: noTable, // the table, or its database
+	1044: forbidden, 1142: forbidden, 1143: forbidden, // the database, the table or a column
+	1050: exists,
 }
-
-// isReadOnly implements dialect: a server with read_only, as a replica has; a transaction that is
-// read-only by default; a server that was started so; a node that has left its Galera cluster.
-func (mySQL) isReadOnly(err error) bool {
-	n := errorNumber(err)
-	return n == 1290 || n == 1792 || n == 1836 || n == 1047
-}
-
-// existsAlready reports whether another process has created a table at the same time.
-func (mySQL) existsAlready(err error) bool { return errorNumber(err) == 1050 }
-
-// hasNoTable implements dialect: the table or its database.
-func (mySQL) hasNoTable(err error) bool {
-	n := errorNumber(err)
-	return n == 1146 || n == 1049
-}
-
-// isForbidden implements dialect: the database, the table or a column.
-func (mySQL) isForbidden(err error) bool {
-	n := errorNumber(err)
-	return n == 1044 || n == 1142 || n == 1143
-}
-
-func (mySQL) checkSchema(context.Context, *sql.DB, *texts) error { return nil }
 
 // errorNumber returns the number of an error of the server, 0 if there is none. The store does not
 // import the driver, so the number is that of a field Number or Code, or is taken from the text:

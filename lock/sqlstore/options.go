@@ -3,6 +3,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -91,23 +92,21 @@ func (o *Options) checked(d dialect) (Options, error) {
 	if o != nil {
 		c = *o
 	}
-	if c.Table == "" {
-		c.Table = defaultTable
-	}
-	if !tableName.MatchString(c.Table) || strings.Contains(c.Table, ".") && !d.hasSchemas() {
+	c.Table = cmp.Or(c.Table, defaultTable)
+	if !tableName.MatchString(c.Table) || strings.Contains(c.Table, ".") && !d.traits().schemas {
 		return c, fmt.Errorf("sqlstore: Options.Table is %q, want lower-case letters, digits and underscores, such as %q", c.Table, defaultTable)
 	}
 	switch c.SynchronousCommit {
 	case "":
 	case "on", "remote_apply", "remote_write", "local":
-		if !d.hasSynchronousCommit() {
-			return c, fmt.Errorf("sqlstore: Options.SynchronousCommit is a setting of PostgreSQL, and the dialect is %s", d.name())
+		if !d.traits().synchronousCommit {
+			return c, fmt.Errorf("sqlstore: Options.SynchronousCommit is a setting of PostgreSQL, and the dialect is %s", d.traits().name)
 		}
 	default:
 		return c, fmt.Errorf("sqlstore: Options.SynchronousCommit is %q, want on, remote_apply, remote_write or local", c.SynchronousCommit)
 	}
-	if c.Listener != nil && !d.hasMessages() {
-		return c, fmt.Errorf("sqlstore: Options.Listener is set, and %s has no messages", d.name())
+	if c.Listener != nil && !d.traits().messages {
+		return c, fmt.Errorf("sqlstore: Options.Listener is set, and %s has no messages", d.traits().name)
 	}
 	for _, f := range []struct {
 		name          string
@@ -118,10 +117,7 @@ func (o *Options) checked(d dialect) (Options, error) {
 		{"PollInterval", &c.PollInterval, defaultPoll, minPoll},
 		{"KeepTokens", &c.KeepTokens, defaultKeep, minKeep},
 	} {
-		if *f.value == 0 {
-			*f.value = f.standard
-		}
-		if *f.value < f.min {
+		if *f.value = cmp.Or(*f.value, f.standard); *f.value < f.min {
 			return c, fmt.Errorf("sqlstore: Options.%s is %v, want at least %v", f.name, *f.value, f.min)
 		}
 	}

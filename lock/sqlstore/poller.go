@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -234,7 +235,7 @@ func (s *Store) poll() {
 		select {
 		case <-timer.C:
 		case <-p.kick:
-		case <-s.calls.ctx.Done():
+		case <-s.calls.Ctx.Done():
 			p.mu.Lock()
 			p.running = false
 			p.mu.Unlock()
@@ -318,30 +319,20 @@ func (s *Store) pollDue(keys []string, places []placeItem, patience time.Duratio
 
 // soon is call for at most a time.
 func soon[T any](s *Store, d time.Duration, f work[T]) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(s.calls.ctx, d, driver.NoAnswerError(d))
-	defer cancel()
-	return call(ctx, s, f)
+	return callWithin(s.calls.Ctx, s, min(d, s.options.Timeout), f)
 }
 
 // readLocks reads the rows of keys, without waiting for any.
 func (s *Store) readLocks(ctx context.Context, c *sql.Conn, keys []string) (map[string]lockState, error) {
 	where, args := s.dialect.in(oneColumn(keys))
-	rows, err := c.QueryContext(ctx, s.texts.readLocks+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	states := make(map[string]lockState, len(keys))
-	for rows.Next() {
-		var key, owner []byte
-		var l lockState
-		if err := rows.Scan(&key, &owner, &l.kind, &l.left, &l.queuedLeft, &l.token, &l.age); err != nil {
-			return nil, err
-		}
+	var key, owner []byte
+	var l lockState
+	err := eachRow(ctx, c, s.texts.readLocks+where, args, []any{&key, &owner, &l.kind, &l.left, &l.queuedLeft, &l.token, &l.age}, func() {
 		l.owner = string(owner)
 		states[string(key)] = l
-	}
-	return states, rows.Err()
+	})
+	return states, err
 }
 
 func oneColumn(keys []string) [][][]byte {
@@ -467,12 +458,7 @@ func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, places []placeIte
 		}
 	}
 	if len(keys) > 0 {
-		var list []string
-		for key := range keys {
-			list = append(list, key)
-		}
-		slices.Sort(list)
-		if err := s.execIn(ctx, c, s.texts.extendQueues, oneColumn(list), 4*longest); err != nil {
+		if err := s.execIn(ctx, c, s.texts.extendQueues, oneColumn(slices.Sorted(maps.Keys(keys))), 4*longest); err != nil {
 			return nil, err
 		}
 	}
@@ -483,26 +469,15 @@ func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, places []placeIte
 			return nil, err
 		}
 		where, args := s.dialect.in(group)
-		rows, err := c.QueryContext(ctx, s.texts.readPlaces+where, args...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			var key, owner []byte
-			var number int64
-			if err := rows.Scan(&key, &owner, &number); err != nil {
-				return nil, err
-			}
+		var key, owner []byte
+		var number int64
+		err := eachRow(ctx, c, s.texts.readPlaces+where, args, []any{&key, &owner, &number}, func() {
 			states[string(owner)] = placeState{number: number}
 			if f, ok := first[string(key)]; !ok || number < states[string(f.owner)].number {
 				first[string(key)] = placeItem{key: key, owner: owner}
 			}
-		}
-		if err := rows.Close(); err != nil {
-			return nil, err
-		}
-		if err := rows.Err(); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -527,20 +502,11 @@ func (s *Store) countAhead(ctx context.Context, c *sql.Conn, first map[string]pl
 		return nil
 	}
 	where, args := s.dialect.in(list)
-	rows, err := c.QueryContext(ctx, s.texts.readAhead+where, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var owner []byte
-		var ahead int
-		if err := rows.Scan(&owner, &ahead); err != nil {
-			return err
-		}
+	var owner []byte
+	var ahead int
+	return eachRow(ctx, c, s.texts.readAhead+where, args, []any{&owner, &ahead}, func() {
 		states[string(owner)] = placeState{states[string(owner)].number, ahead}
-	}
-	return rows.Err()
+	})
 }
 
 // extended sorts the queues by the places that the database has, and makes a waiter ask whose place is gone: it

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,16 +22,13 @@ import (
 // default_query_exec_mode=exec of the DSN avoids them.
 func PostgreSQL() Dialect { return Dialect{postgreSQL{}} }
 
-type postgreSQL struct{}
+type postgreSQL struct{ standard }
 
-func (postgreSQL) name() string               { return "PostgreSQL" }
-func (postgreSQL) hasSchemas() bool           { return true }
-func (postgreSQL) hasSynchronousCommit() bool { return true }
-func (postgreSQL) hasMessages() bool          { return true }
-func (postgreSQL) schema() string             { return "postgresql.sql" }
-func (postgreSQL) quote(name string) string   { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-func (postgreSQL) minConns() int              { return 2 }
-func (postgreSQL) placeholder(n int) string   { return "$" + strconv.Itoa(n) }
+func (postgreSQL) traits() traits {
+	return traits{name: "PostgreSQL", quote: `"`, schemas: true, synchronousCommit: true, messages: true, minConns: 2}
+}
+
+func (postgreSQL) placeholder(n int) string { return "$" + strconv.Itoa(n) }
 
 // expressions uses clock_timestamp, because now() is the start of the transaction. In a statement that waits for a row
 // the clock may be read before it has waited: later than the request was sent in any case, so a
@@ -148,14 +144,14 @@ func (postgreSQL) begin(ctx context.Context, c *sql.Conn) (transaction, error) {
 	case err == nil:
 		return standardTx{tx}, nil
 	case strings.Contains(err.Error(), "statement pooling mode"):
-		return nil, unfitError{"the PgBouncer has pool_mode=statement, and the store needs transactions: set pool_mode=transaction", err}
+		return nil, unfitError{fmt.Errorf("the PgBouncer has pool_mode=statement, and the store needs transactions: set pool_mode=transaction: %w", err)}
 	}
 	return nil, err
 }
 
 // locate looks in all schemas: another client of a pooler may have changed the search_path of the session, and each
 // user may have another one.
-func (d postgreSQL) locate(ctx context.Context, q querier, o Options) (Options, error) {
+func (d postgreSQL) locate(ctx context.Context, q querier, o Options, create bool) (Options, error) {
 	if o.hasSchema() {
 		return o, nil
 	}
@@ -163,45 +159,31 @@ func (d postgreSQL) locate(ctx context.Context, q querier, o Options) (Options, 
 	switch {
 	case err != nil:
 		return o, err
-	case len(schemas) == 0:
+	case len(schemas) > 0:
+		return o.in(schemas[0]), nil
+	case !create:
 		return o, missingError(o.Table + "_*")
-	}
-	return o.in(schemas[0]), nil
-}
-
-// schemasWith returns the one schema that has the table of the locks, if there is one.
-func (postgreSQL) schemasWith(ctx context.Context, q querier, o Options) (schemas []string, err error) {
-	rows, err := q.QueryContext(ctx, `SELECT CAST(n.nspname AS text) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.relname = CAST($1 AS text) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' ORDER BY 1`, o.Table+"_locks")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var schema string
-		if err := rows.Scan(&schema); err != nil {
-			return nil, err
-		}
-		schemas = append(schemas, schema)
-	}
-	if len(schemas) > 1 {
-		return nil, unfitError{text: fmt.Sprintf("the schemas %s have tables %s_*, and the search_path does not decide: name one, as in Options.Table %q",
-			strings.Join(schemas, ", "), o.Table, schemas[0]+"."+o.Table)}
-	}
-	return schemas, rows.Err()
-}
-
-func (d postgreSQL) home(ctx context.Context, q querier, o Options) (string, error) {
-	schemas, err := d.schemasWith(ctx, q, o)
-	if err != nil || len(schemas) > 0 {
-		return strings.Join(schemas, ""), err
 	}
 	var schema sql.NullString
 	err = q.QueryRowContext(ctx, "SELECT CAST(current_schema() AS text)").Scan(&schema)
 	if err == nil && !schema.Valid {
-		err = unfitError{text: "the search_path names no schema that exists: name one in Options.Table"}
+		err = unfitError{errors.New("the search_path names no schema that exists: name one in Options.Table")}
 	}
-	return schema.String, err
+	return o.in(schema.String), err
+}
+
+// schemasWith returns the one schema that has the table of the locks, if there is one.
+func (postgreSQL) schemasWith(ctx context.Context, q querier, o Options) (schemas []string, err error) {
+	var schema string
+	err = eachRow(ctx, q, `SELECT CAST(n.nspname AS text) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relname = CAST($1 AS text) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' ORDER BY 1`, []any{o.Table + "_locks"}, []any{&schema}, func() {
+		schemas = append(schemas, schema)
+	})
+	if len(schemas) > 1 {
+		return nil, unfitError{fmt.Errorf("the schemas %s have tables %s_*, and the search_path does not decide: name one, as in Options.Table %q",
+			strings.Join(schemas, ", "), o.Table, schemas[0]+"."+o.Table)}
+	}
+	return schemas, err
 }
 
 // standardTx is a transaction of database/sql.
@@ -213,14 +195,6 @@ func (t standardTx) rollback()                    { _ = t.Rollback() }
 func (postgreSQL) unguarded(ctx context.Context, tx querier, t *texts, key []byte) (bool, error) {
 	return hasRow(tx.QueryRowContext(ctx, t.lockGrant, key))
 }
-
-func (postgreSQL) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
-	return affected(c.ExecContext(ctx, t.sweepRows, first, last, free))
-}
-
-func (postgreSQL) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
-
-func (postgreSQL) forget(context.Context, querier, *texts, []byte) error { return nil }
 
 func (postgreSQL) guard(ctx context.Context, tx querier, t *texts, key []byte, token int64) (bool, error) {
 	return hasRow(tx.QueryRowContext(ctx, t.guard, key, token))
@@ -263,20 +237,11 @@ func (postgreSQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []ren
 		text = t.await
 	}
 	all := make([]found, len(leases))
-	rows, err := c.QueryContext(ctx, text, keys.end(), owners.end(), tokens.end(), ttls.end())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var n int
-		var f found
-		if err := rows.Scan(&n, &f); err != nil {
-			return nil, err
-		}
-		all[n-1] = f
-	}
-	return all, rows.Err()
+	var n int
+	var f found
+	args := []any{keys.end(), owners.end(), tokens.end(), ttls.end()}
+	err := eachRow(ctx, c, text, args, []any{&n, &f}, func() { all[n-1] = f })
+	return all, err
 }
 
 func (postgreSQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
@@ -286,19 +251,8 @@ func (postgreSQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []r
 		owners.addBytes(l.owner)
 		keeps.addInt(l.keep)
 	}
-	rows, err := c.QueryContext(ctx, t.release, keys.end(), owners.end(), keeps.end())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var n int
-		if err := rows.Scan(&n); err != nil {
-			return err
-		}
-		released(n - 1)
-	}
-	return rows.Err()
+	var n int
+	return eachRow(ctx, c, t.release, []any{keys.end(), owners.end(), keeps.end()}, []any{&n}, func() { released(n - 1) })
 }
 
 func (postgreSQL) in(rows [][][]byte) (string, []any) {
@@ -314,31 +268,22 @@ func (postgreSQL) in(rows [][][]byte) (string, []any) {
 	return "(lock_key, owner) IN (SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[]))", []any{columns[0].end(), columns[1].end()}
 }
 
-func (postgreSQL) update(ctx context.Context, c *sql.Conn, text string, args ...any) (int64, error) {
-	return affected(c.ExecContext(ctx, text, args...))
+func (postgreSQL) faultOf(err error) fault {
+	var of interface{ SQLState() string } // an error of any driver
+	if !errors.As(err, &of) {
+		return 0
+	}
+	return postgresFaults[of.SQLState()]
 }
 
-// wantsRetry implements dialect: serialization failures, deadlocks, and transactions that were idle for too
-// long.
-func (postgreSQL) wantsRetry(err error) bool { return hasState(err, "40001", "40P01", "25P03") }
-
-// isReadOnly implements dialect: a server in recovery, or a session that is read-only by default.
-func (postgreSQL) isReadOnly(err error) bool { return hasState(err, "25006") }
-
-// hasNoTable implements dialect: the table or its schema.
-func (postgreSQL) hasNoTable(err error) bool { return hasState(err, "42P01", "3F000") }
-
-func (postgreSQL) isForbidden(err error) bool { return hasState(err, "42501") }
-
-func (postgreSQL) checkSchema(context.Context, *sql.DB, *texts) error { return nil }
-
-// existsAlready implements dialect: the table, or its type, or its name in the catalog.
-func (postgreSQL) existsAlready(err error) bool { return hasState(err, "42P07", "42710", "23505") }
-
-// hasState reports whether an error of any driver has one of some SQLSTATE codes.
-func hasState(err error, codes ...string) bool {
-	var state interface{ SQLState() string }
-	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
+var postgresFaults = map[string]fault{
+	"40001": conflict, "40P01": conflict, // serialization failures, deadlocks
+	"25P03": conflict,                  // the transaction was idle for too long
+	"25006": readOnlyServer,            // in recovery, or the session is read-only by default
+	"42P01": noTable, "3F000": noTable, // the table, or its schema
+	"42501": forbidden,
+	"42P07": exists, "42710": exists, "23505": exists, // the table, or its type, or its name in the catalog
+	"26000": otherStatement, "42P05": otherStatement,
 }
 
 // arrayText is the text of a PostgreSQL array, which every driver can send.

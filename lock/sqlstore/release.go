@@ -1,4 +1,4 @@
-// Release.
+// Release and ReleaseAll.
 
 package sqlstore
 
@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Release implements [driver.Store]. A lock with waiters goes to the first of them whose place
@@ -18,28 +19,63 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	if err := checkRelease(l); err != nil {
 		return err
 	}
-	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+	err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
 		if l.Token == 0 && !l.Unanswered && s.texts.leave != "" { // of a waiter
 			switch left, err := s.leave(ctx, c, l); {
 			case err != nil:
-				return struct{}{}, err
+				return err
 			case left:
-				return struct{}{}, driver.ErrNotHeld
+				return driver.ErrNotHeld
 			}
 		}
 		if !s.options.Pessimistic && !l.Unanswered {
 			released := false
 			err := s.dialect.release(ctx, c, s.texts, []releaseItem{itemOf(l)}, func(int) { released = true })
 			if err != nil || released {
-				return struct{}{}, err
+				return err
 			}
 		}
-		return struct{}{}, s.releaseLocked(ctx, c, l)
+		return s.releaseLocked(ctx, c, l)
 	})
 	if errors.Is(err, driver.ErrNotHeld) {
 		return err
 	}
 	return failed("release", err)
+}
+
+// ReleaseAll implements [driver.Store]. One statement, or one transaction in SQLite,
+// releases the locks without waiters whose rows nobody has locked; each other lock is released by a call of its own.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	done := make([]bool, len(batch))
+	var items []releaseItem
+	var index []int // of each item in the batch
+	seen := make(map[string]bool, len(batch))
+	for i, l := range batch {
+		if !s.options.Pessimistic && !l.Unanswered && checkRelease(l) == nil && !seen[l.Owner] {
+			seen[l.Owner] = true
+			items, index = append(items, itemOf(l)), append(index, i)
+		}
+	}
+	if len(items) > 0 {
+		released, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (released []int, err error) {
+			err = s.dialect.release(ctx, c, s.texts, items, func(i int) { released = append(released, i) })
+			return released, err
+		})
+		for _, i := range index {
+			out[i], done[i] = failed("release", err), err != nil
+		}
+		if err == nil {
+			for _, i := range released {
+				done[index[i]] = true
+			}
+		}
+	}
+	return storekit.Each(len(batch), awaitedRows, func(i int) error {
+		if !done[i] {
+			out[i] = s.Release(ctx, batch[i])
+		}
+		return nil
+	})
 }
 
 // checkRelease returns an error for a lease that is in no database.

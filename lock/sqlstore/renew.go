@@ -5,14 +5,15 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -52,8 +53,12 @@ func (s *Store) renew(ctx context.Context, leases []renewItem, wait bool) ([]fou
 	if len(leases) == 0 {
 		return []found{}, nil
 	}
-	return callWithin(ctx, s, func(ctx context.Context, c *sql.Conn) ([]found, error) {
-		return s.dialect.renew(ctx, c, s.texts, leases, wait)
+	return callWithin(ctx, s, 0, func(ctx context.Context, c *sql.Conn) ([]found, error) {
+		all, err := s.dialect.renew(ctx, c, s.texts, leases, wait)
+		if err != nil {
+			return nil, err // a transaction that fails has renewed nothing
+		}
+		return all, nil
 	})
 }
 
@@ -82,7 +87,7 @@ func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found
 	if slices.Contains(all, foundTaken) || slices.Contains(all, foundMissing) {
 		left = min(left, hurry)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, left, rowLockedError{})
+	ctx, cancel := context.WithTimeoutCause(ctx, left, errRowLocked)
 	defer cancel()
 	most := awaitedRows
 	if n := s.db.Stats().MaxOpenConnections; n > 0 {
@@ -90,8 +95,10 @@ func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found
 	}
 	var err error
 	for pause := time.Millisecond; len(locked) > most && err == nil; pause = min(2*pause, lockedPause) {
-		if err = sleep(ctx, pause); err == nil {
+		if basic.Sleep(ctx, pause) == nil {
 			err = s.renewSome(ctx, leases, all, locked, false)
+		} else {
+			err = context.Cause(ctx)
 		}
 		locked = indexesOf(all, foundLocked)
 	}
@@ -104,32 +111,19 @@ func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found
 	return fmt.Errorf("%s: %w", basic.Quote(string(leases[locked[0]].key)), err)
 }
 
-// rowLockedError is the cause of a renewal that has waited for a row in vain.
-type rowLockedError struct{}
-
-func (rowLockedError) Error() string { return "another transaction keeps the row of the key locked" }
-
-func (rowLockedError) Is(target error) bool { return target == driver.ErrUnavailable }
+// errRowLocked is the cause of a renewal that has waited for a row in vain.
+var errRowLocked = driver.Unanswered.Error(errors.New("another transaction keeps the row of the key locked"))
 
 // awaitEach renews leases on connections of their own, and returns an error if one row stays locked.
 func (s *Store) awaitEach(ctx context.Context, leases []renewItem, all []found, locked []int) error {
-	errs := make([]error, len(locked))
-	var wg sync.WaitGroup
-	for n, i := range locked {
-		wg.Go(func() {
-			// What a statement has read before it has waited may be out of date, so the next one does not wait.
-			for wait := true; all[i] == foundLocked && errs[n] == nil; wait = !wait {
-				errs[n] = s.renewSome(ctx, leases, all, []int{i}, wait)
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
+	return storekit.Each(len(locked), len(locked), func(n int) (err error) {
+		i := locked[n]
+		// What a statement has read before it has waited may be out of date, so the next one does not wait.
+		for wait := true; all[i] == foundLocked && err == nil; wait = !wait {
+			err = s.renewSome(ctx, leases, all, []int{i}, wait)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // renewSome renews some of the leases again.
@@ -152,18 +146,6 @@ func indexesOf(all []found, f found) (indexes []int) {
 		}
 	}
 	return indexes
-}
-
-// sleep returns after some time, or with the cause of ctx when that ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // unique returns the leases of a batch that the database may hold, each once and with its

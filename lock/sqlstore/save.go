@@ -29,7 +29,7 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 		return driver.ErrNotHeld
 	}
 	data = append([]byte{}, data...) // the statement may run after the call has returned; nil would be NULL
-	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+	err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
 		n, err := s.dialect.update(ctx, c, s.texts.saveState, int64(number), ms(ttl), data, []byte(l.Key), []byte(l.Owner), int64(l.Token))
 		if err == nil && n == 0 { // the lock is not held, or this save or a later one was executed before
 			err = c.QueryRowContext(ctx, s.texts.isSaved, []byte(l.Key), []byte(l.Owner), int64(l.Token), int64(number)).Scan(&n)
@@ -37,15 +37,16 @@ func (s *Store) Save(ctx context.Context, l driver.Lease, number uint64, data []
 		if err == nil && n == 0 {
 			err = driver.ErrNotHeld
 		}
-		return struct{}{}, err
+		return err
 	})
 	return failed("save", err)
 }
 
 // Forget implements [driver.Store].
 func (s *Store) Forget(ctx context.Context, key string) error {
-	_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
-		return s.dialect.update(ctx, c, s.texts.forgetState, []byte(key))
+	err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
+		_, err := s.dialect.update(ctx, c, s.texts.forgetState, []byte(key))
+		return err
 	})
 	return failed("forget", err)
 }

@@ -31,7 +31,7 @@ func Schema(d Dialect, options *Options) ([]string, error) {
 var errNoDialect = errors.New("sqlstore: the Dialect is zero; use PostgreSQL(), MySQL() or SQLite()")
 
 func schemaOf(d dialect, o Options) ([]string, error) {
-	text, err := schemas.ReadFile("schema/" + d.schema())
+	text, err := schemas.ReadFile("schema/" + strings.ToLower(d.traits().name) + ".sql")
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
@@ -47,7 +47,8 @@ func schemaOf(d dialect, o Options) ([]string, error) {
 // prefix returns what the names of all tables begin with. The name of a schema may be a word of the language.
 func prefix(d dialect, o Options) string {
 	if i := strings.LastIndex(o.Table, "."); i >= 0 {
-		return d.quote(o.Table[:i]) + "." + o.Table[i+1:] + "_"
+		q := d.traits().quote
+		return q + strings.ReplaceAll(o.Table[:i], q, q+q) + q + "." + o.Table[i+1:] + "_"
 	}
 	return o.Table + "_"
 }
@@ -72,7 +73,7 @@ func (s *Store) locate(ctx context.Context, c *sql.Conn) error {
 			return Options{}, err
 		}
 		defer tx.rollback()
-		return s.dialect.locate(ctx, tx, s.options)
+		return s.dialect.locate(ctx, tx, s.options, false)
 	})
 }
 
@@ -118,19 +119,17 @@ func CreateSchema(ctx context.Context, db *sql.DB, d Dialect, options *Options) 
 	if db == nil {
 		return errors.New("sqlstore: the *sql.DB is nil")
 	}
-	if !o.hasSchema() && d.hasSchemas() {
-		schema, err := d.home(ctx, db, o)
-		if err != nil {
+	if !o.hasSchema() && d.traits().schemas {
+		if o, err = d.locate(ctx, db, o, true); err != nil {
 			return fmt.Errorf("sqlstore: create the tables: %w", err)
 		}
-		o = o.in(schema)
 	}
 	statements, err := schemaOf(d.dialect, o)
 	if err != nil {
 		return err
 	}
 	for _, text := range statements {
-		if _, err := db.ExecContext(ctx, text); err != nil && !d.existsAlready(err) {
+		if _, err := db.ExecContext(ctx, text); err != nil && d.faultOf(err) != exists {
 			return fmt.Errorf("sqlstore: create the tables %s_*: %w", o.Table, err)
 		}
 	}

@@ -15,7 +15,7 @@ func init() {
 	seam.Expand = func(s any, text string) string { return expander(s.(*Store).dialect, s.(*Store).options)(text) }
 	seam.TextsOf = func(s any) seam.Texts {
 		located := func(context.Context, *sql.Conn) (struct{}, error) { return struct{}{}, nil }
-		if _, err := callWithin(context.Background(), s.(*Store), located); err != nil {
+		if _, err := callWithin(context.Background(), s.(*Store), 0, located); err != nil {
 			panic(err)
 		}
 		t := s.(*Store).texts
@@ -37,12 +37,7 @@ func init() {
 			return nil
 		})
 	}
-	seam.Calls = func(s any) int {
-		c := &s.(*Store).calls
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.n
-	}
+	seam.Calls = func(s any) int { return s.(*Store).calls.Len() }
 	seam.Turns = func(s any) int {
 		p := &s.(*Store).poller
 		p.mu.Lock()

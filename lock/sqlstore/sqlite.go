@@ -16,20 +16,16 @@ import (
 // SQLite is the dialect of SQLite from version 3.35 on, for the processes of one machine. The
 // package documentation says which pragmas it needs. Stores that were made with the same
 // Dialect value write one after another, instead of waiting for the lock of the file.
-func SQLite() Dialect { return Dialect{sqlite{make(chan struct{}, 1)}} }
+func SQLite() Dialect { return Dialect{sqlite{writer: make(chan struct{}, 1)}} }
 
 type sqlite struct {
+	standard
 	writer chan struct{} // has an element while one of the stores writes
 }
 
-func (sqlite) name() string               { return "SQLite" }
-func (sqlite) hasSchemas() bool           { return false }
-func (sqlite) hasSynchronousCommit() bool { return false }
-func (sqlite) hasMessages() bool          { return false }
-func (sqlite) schema() string             { return "sqlite.sql" }
-func (sqlite) quote(name string) string   { return name }
-func (sqlite) minConns() int              { return 1 }
-func (sqlite) placeholder(int) string     { return "?" }
+func (sqlite) traits() traits { return traits{name: "SQLite", minConns: 1} }
+
+func (sqlite) placeholder(int) string { return "?" }
 
 func (sqlite) expressions(Options) map[string]string {
 	return map[string]string{
@@ -159,22 +155,10 @@ func (t *sqliteTx) end() {
 // unguarded needs no statement: a transaction that guards a lock is the only writer.
 func (sqlite) unguarded(context.Context, querier, *texts, []byte) (bool, error) { return true, nil }
 
-func (sqlite) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, last []byte, free int64) (int64, error) {
-	return affected(c.ExecContext(ctx, t.sweepRows, first, last, free))
-}
-
-func (sqlite) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
-
-func (sqlite) forget(context.Context, querier, *texts, []byte) error { return nil }
-
 // guard changes nothing. It makes the transaction the only writer, and fails if another has
 // written since the transaction has read.
 func (sqlite) guard(ctx context.Context, tx querier, t *texts, key []byte, token int64) (bool, error) {
-	result, err := tx.ExecContext(ctx, t.guard, key, token)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
+	n, err := affected(tx.ExecContext(ctx, t.guard, key, token))
 	return n > 0, err
 }
 
@@ -263,15 +247,18 @@ func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args 
 	return tx.commit(ctx)
 }
 
-// wantsRetry implements dialect: SQLITE_BUSY, after the busy_timeout of the connection, and SQLITE_LOCKED, which
-// connections with a shared cache get at once.
-func (sqlite) wantsRetry(err error) bool {
-	return hasSQLiteCode(err, 5, "database is locked") || hasSQLiteCode(err, 6, " is locked")
+func (sqlite) faultOf(err error) fault {
+	switch {
+	case hasSQLiteCode(err, 5, "database is locked"), // SQLITE_BUSY, after the busy_timeout of the connection
+		hasSQLiteCode(err, 6, " is locked"): // SQLITE_LOCKED, which connections with a shared cache get at once
+		return conflict
+	case hasSQLiteCode(err, 8, "readonly database"): // the file may be writable, or another one, for a new connection
+		return readOnlyServer
+	case strings.Contains(err.Error(), "no such table"): // the result code is that of any error in a statement
+		return noTable
+	}
+	return 0
 }
-
-// isReadOnly implements dialect: SQLITE_READONLY. The file may be writable, or another one, for a new
-// connection.
-func (sqlite) isReadOnly(err error) bool { return hasSQLiteCode(err, 8, "readonly database") }
 
 // hasSQLiteCode reports whether an error has a primary result code, or its text if the driver has
 // no codes.
@@ -283,16 +270,8 @@ func hasSQLiteCode(err error, code int, text string) bool {
 	return strings.Contains(err.Error(), text)
 }
 
-// hasNoTable implements dialect. The result code is that of any error in a statement.
-func (sqlite) hasNoTable(err error) bool { return strings.Contains(err.Error(), "no such table") }
-
-// isForbidden implements dialect. SQLite has no users.
-func (sqlite) isForbidden(error) bool { return false }
-
-// locate and home are for dialects with schemas.
-func (sqlite) locate(_ context.Context, _ querier, o Options) (Options, error) { return o, nil }
-
-func (sqlite) home(context.Context, querier, Options) (string, error) { return "", nil }
+// locate is for dialects with schemas.
+func (sqlite) locate(_ context.Context, _ querier, o Options, _ bool) (Options, error) { return o, nil }
 
 // checkSchema looks for the tables on two connections at a time. Each connection to ":memory:" has a
 // database of its own, which would grant each lock once more.
@@ -311,7 +290,7 @@ func (d sqlite) checkSchema(ctx context.Context, db *sql.DB, t *texts) error {
 			err = rows.Close()
 		}
 		switch {
-		case err != nil && d.hasNoTable(err):
+		case err != nil && d.faultOf(err) == noTable:
 			return errors.New("sqlstore: each connection has a database in memory of its own; use a file, or limit the *sql.DB to one connection with SetMaxOpenConns")
 		case err != nil:
 			return fmt.Errorf("sqlstore: look for the tables: %w", err)
@@ -319,6 +298,3 @@ func (d sqlite) checkSchema(ctx context.Context, db *sql.DB, t *texts) error {
 	}
 	return nil
 }
-
-// existsAlready implements dialect. Statements that create something run one after another.
-func (sqlite) existsAlready(error) bool { return false }

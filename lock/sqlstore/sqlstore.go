@@ -1,4 +1,4 @@
-// The Store: Acquire, Close and the checks of requests.
+// The Store: Acquire, Import, Close and the checks of requests.
 
 package sqlstore
 
@@ -7,10 +7,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/storekit"
 )
 
 // Store keeps locks in tables of a SQL database. It has mode Exclusive, and returns errors.ErrUnsupported for
@@ -21,7 +24,7 @@ type Store struct {
 	db      *sql.DB
 	dialect dialect
 	options Options
-	calls   calls
+	calls   *storekit.Calls
 
 	locating chan struct{} // has an element while a call looks for the tables
 	located  atomic.Bool   // texts is set, and never changes again
@@ -52,16 +55,16 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := db.Stats().MaxOpenConnections; n > 0 && n < d.minConns() {
-		return nil, fmt.Errorf("sqlstore: the *sql.DB has %d connection (SetMaxOpenConns), want %d or more: a transaction of the program would keep renewals waiting", n, d.minConns())
+	least := d.traits().minConns
+	if n := db.Stats().MaxOpenConnections; n > 0 && n < least {
+		return nil, fmt.Errorf("sqlstore: the *sql.DB has %d connection (SetMaxOpenConns), want %d or more: a transaction of the program would keep renewals waiting", n, least)
 	}
-	s := &Store{db: db, dialect: d.dialect, options: o, locating: make(chan struct{}, 1)}
-	if !d.hasSchemas() {
+	s := &Store{db: db, dialect: d.dialect, options: o, calls: storekit.NewCalls(), locating: make(chan struct{}, 1)}
+	if !d.traits().schemas {
 		s.texts = newTexts(d.dialect, o.in("main")) // not a temporary table of the same name
 		s.located.Store(true)
 	}
 	s.poller.init()
-	s.calls.init()
 	return s, nil
 }
 
@@ -128,6 +131,17 @@ func (s *Store) Describe() driver.Description {
 	}
 }
 
+// Import implements [driver.Store]. The fields of a lease are all that another process needs.
+func (s *Store) Import(l driver.Lease) (driver.Lease, error) {
+	if err := checkRequest(l.Request); err != nil {
+		return driver.Lease{}, err
+	}
+	if l.Token == 0 || l.Token > math.MaxInt64 {
+		return driver.Lease{}, errors.New("sqlstore: the lease has the token of another store")
+	}
+	return l, nil
+}
+
 // Close ends all calls of the store, which then return [driver.ErrStoreClosed], as all later
 // ones do. It does not close the *sql.DB, which belongs to the caller of New. Close waits up to
 // 5 s for the driver to return from the calls. It is idempotent and returns nil unless that time
@@ -140,7 +154,7 @@ func (s *Store) Close() error {
 
 // Shutdown is Close with a context, which bounds how long it waits.
 func (s *Store) Shutdown(ctx context.Context) error {
-	err := s.calls.close(ctx)
+	err := basic.Await(ctx, s.calls.End())
 	s.poller.stop()
 	return err
 }

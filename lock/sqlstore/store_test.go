@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // These tests need no database. The others are in the module check.
@@ -167,6 +168,39 @@ func TestADialThatEndsByTheDeadline(t *testing.T) {
 	}
 }
 
+// noCommit is a driver that executes every statement but COMMIT. It is also its connections and prepared statements.
+type noCommit struct{}
+
+func (d noCommit) Connect(context.Context) (sqldriver.Conn, error) { return d, nil }
+func (noCommit) Driver() sqldriver.Driver                          { return nil }
+func (d noCommit) Prepare(string) (sqldriver.Stmt, error)          { return d, nil }
+func (noCommit) Begin() (sqldriver.Tx, error)                      { return nil, errors.ErrUnsupported }
+func (noCommit) Close() error                                      { return nil }
+func (noCommit) NumInput() int                                     { return -1 }
+func (noCommit) Exec([]sqldriver.Value) (sqldriver.Result, error) {
+	return sqldriver.RowsAffected(1), nil
+}
+func (noCommit) Query([]sqldriver.Value) (sqldriver.Rows, error) { return nil, errors.ErrUnsupported }
+
+func (noCommit) ExecContext(_ context.Context, text string, _ []sqldriver.NamedValue) (sqldriver.Result, error) {
+	if text == "COMMIT" {
+		return nil, errors.New("the disk is full")
+	}
+	return sqldriver.RowsAffected(1), nil
+}
+
+func TestARenewalThatIsNotCommittedIsNone(t *testing.T) {
+	db := sql.OpenDB(noCommit{})
+	defer func() { _ = db.Close() }()
+	s, err := New(db, SQLite(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	out := []renewal.Outcome{renewal.Unknown}
+	err = s.Renew(t.Context(), []driver.Lease{{Request: request("k"), Token: 1}}, out)
+	require.ErrorContains(t, err, "the disk is full")
+	assert.Equal(t, renewal.Unknown, out[0])
+}
+
 // sqliteError is an error of modernc.org/sqlite, whose code has the primary one in its lowest byte.
 type sqliteError int
 
@@ -180,10 +214,10 @@ func TestABusySQLiteIsAskedAgain(t *testing.T) {
 		sqliteError(5), sqliteError(517), sqliteError(6), sqliteError(262), errors.New("database is locked"),
 		errors.New("database table is locked: leasewheel_locks"), errors.New("database schema is locked: main"),
 	} {
-		assert.True(t, d.wantsRetry(err), "%v", err)
+		assert.Equal(t, conflict, d.faultOf(err), "%v", err)
 	}
 	for _, err := range []error{sqliteError(19), errors.New("no such table: leasewheel_locks")} {
-		assert.False(t, d.wantsRetry(err), "%v", err)
+		assert.NotEqual(t, conflict, d.faultOf(err), "%v", err)
 	}
 }
 

@@ -22,18 +22,21 @@ const placesKept = 10 * time.Minute
 // Sweep once a day or so, from any process; it is safe at any time. It reads the tables of the
 // states and of the locks once, in statements for 1,000 rows each.
 func (s *Store) Sweep(ctx context.Context) (removed int64, err error) {
-	_, err = call(ctx, s, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
+	err = do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
 		_, err := s.dialect.update(ctx, c, s.texts.sweepPlaces, ms(placesKept))
 		if err == nil {
 			_, err = s.dialect.update(ctx, c, s.texts.sweepTombstones)
 		}
-		return struct{}{}, err
+		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("sqlstore: sweep: %w", err)
+	if err == nil {
+		removed, err = s.sweepLocks(ctx)
+		err = errors.Join(err, s.sweepStates(ctx))
 	}
-	removed, err = s.sweepLocks(ctx)
-	return removed, errors.Join(err, s.sweepStates(ctx))
+	if err != nil {
+		err = fmt.Errorf("sqlstore: sweep: %w", err)
+	}
+	return removed, err
 }
 
 // sweepLocks deletes the rows of locks that have been free for long.
@@ -49,15 +52,12 @@ func (s *Store) sweepLocks(ctx context.Context) (removed int64, err error) {
 			last, err = afterAllKeys, nil
 		}
 		if err != nil {
-			return removed, fmt.Errorf("sqlstore: sweep: %w", err)
+			return removed, err
 		}
 		n, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
 			return s.dialect.sweepRows(ctx, c, s.texts, from, last, ms(s.options.KeepTokens))
 		})
 		removed += n
-		if err != nil {
-			err = fmt.Errorf("sqlstore: sweep: %w", err)
-		}
 		if err != nil || end {
 			return removed, err
 		}
@@ -73,22 +73,23 @@ const statesAtOnce = 100
 func (s *Store) sweepStates(ctx context.Context) error {
 	for after, end := "", false; !end; {
 		p, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (page, error) {
-			return readPage(c.QueryContext(ctx, s.texts.endedStates, keyAfter(after)))
+			return readPage(ctx, c, s.texts.endedStates, keyAfter(after))
 		})
 		switch {
-		case err != nil && (s.dialect.hasNoTable(err) || s.dialect.isForbidden(err)):
+		case err != nil && slices.Contains([]fault{noTable, forbidden}, s.dialect.faultOf(err)):
 			return nil
 		case err != nil:
-			return fmt.Errorf("sqlstore: sweep the states: %w", err)
+			return fmt.Errorf("the states: %w", err)
 		}
 		for keys := range slices.Chunk(p.keys, statesAtOnce) {
 			where, args := s.dialect.in(oneColumn(keys))
 			text := strings.Replace(s.texts.sweepStates, "{list}", where, 1)
-			_, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
-				return s.dialect.update(ctx, c, text, args...)
+			err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
+				_, err := s.dialect.update(ctx, c, text, args...)
+				return err
 			})
 			if err != nil {
-				return fmt.Errorf("sqlstore: sweep the states: %w", err)
+				return fmt.Errorf("the states: %w", err)
 			}
 		}
 		after, end = p.next, p.next == ""

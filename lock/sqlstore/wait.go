@@ -37,7 +37,9 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 		return driver.Lease{}, err
 	}
 	w := &waiter{store: s, request: r, onQueued: queued, place: min(place, r.TTL), wake: make(chan struct{}, 1), failed: make(chan error, 1)}
-	s.poller.add(w)
+	s.poller.mu.Lock()
+	s.poller.waiters[r.Owner] = w // for the messages of this process
+	s.poller.mu.Unlock()
 	defer s.poller.remove(w)
 	if l := s.options.Listener; l != nil {
 		defer l.Subscribe(messageFor(r.Owner), w.wakeUp)()
@@ -82,13 +84,6 @@ type waiter struct {
 	pollFailures int       // of requests of the poller in a row
 }
 
-// add makes the messages of this process for the owner arrive.
-func (p *poller) add(w *waiter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiters[w.request.Owner] = w
-}
-
 func (p *poller) remove(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,46 +117,34 @@ func signal(c chan struct{}) {
 func (w *waiter) wait(ctx context.Context) error {
 	for {
 		granted, err := w.step(ctx)
-		switch {
-		case granted:
-			return nil
-		case err == nil:
-			err = w.sleep(ctx)
-		default:
-			var pause time.Duration
-			if pause, err = w.onError(ctx, err); err == nil {
-				err = w.rest(ctx, pause)
-			}
-		}
+		var pause time.Duration
 		if err != nil {
+			pause, err = w.onError(ctx, err)
+		}
+		if err == nil && !granted {
+			err = w.sleep(ctx, pause)
+		}
+		if err != nil || granted {
 			return err
 		}
 	}
 }
 
-// sleep waits until the waiter is to ask.
-func (w *waiter) sleep(ctx context.Context) error {
-	select {
-	case <-w.wake:
-		return nil
-	case err := <-w.failed:
-		return driver.SentBefore(err)
-	case <-w.store.calls.ctx.Done():
-		return driver.ErrStoreClosed
-	case <-ctx.Done():
-		return w.ended(ctx)
+// sleep waits until the waiter is to ask. A pause after a failure lasts, whoever wakes the waiter, so that a writer of SQLite
+// that is in the way is not contended for all the time.
+func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
+	wake, failed, rested := w.wake, w.failed, (<-chan time.Time)(nil)
+	if pause > 0 {
+		wake, failed, rested = nil, nil, time.After(pause)
 	}
-}
-
-// rest waits for some time after a failure, whoever wakes the waiter. So a writer of SQLite that is in the way
-// is not contended for all the time.
-func (w *waiter) rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-wake:
 		return nil
-	case <-w.store.calls.ctx.Done():
+	case <-rested:
+		return nil
+	case err := <-failed:
+		return driver.SentBefore(err)
+	case <-w.store.calls.Ctx.Done():
 		return driver.ErrStoreClosed
 	case <-ctx.Done():
 		return w.ended(ctx)

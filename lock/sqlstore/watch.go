@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 		all.wanted = make(map[*driver.Lease]func())
 	}
 	all.wanted[&l] = wanted
-	if !all.running && s.calls.begin() == nil {
+	if !all.running && s.calls.Enter() {
 		all.running = true
 		go s.look()
 	}
@@ -46,13 +47,13 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 
 // look is the goroutine of the watches. A statement that fails is repeated like any other.
 func (s *Store) look() {
-	defer s.calls.end()
+	defer s.calls.Leave()
 	for keys := s.watches.keys(); len(keys) > 0; keys = s.watches.keys() {
 		for part := range slices.Chunk(keys, maxAsked) {
-			waited, _ := call(s.calls.ctx, s, func(ctx context.Context, c *sql.Conn) (map[string]bool, error) { return s.waitedFor(ctx, c, part) })
+			waited, _ := call(s.calls.Ctx, s, func(ctx context.Context, c *sql.Conn) (map[string]bool, error) { return s.waitedFor(ctx, c, part) })
 			s.watches.tell(waited)
 		}
-		if sleep(s.calls.ctx, lookEvery) != nil {
+		if basic.Sleep(s.calls.Ctx, lookEvery) != nil {
 			return
 		}
 	}
@@ -85,18 +86,8 @@ func (all *watches) tell(keys map[string]bool) {
 // waitedFor returns the keys of a list that have places.
 func (s *Store) waitedFor(ctx context.Context, c *sql.Conn, keys []string) (map[string]bool, error) {
 	where, args := s.dialect.in(oneColumn(keys))
-	rows, err := c.QueryContext(ctx, s.texts.waitedFor+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	found := make(map[string]bool)
-	for rows.Next() {
-		var key []byte
-		if err := rows.Scan(&key); err != nil {
-			return nil, err
-		}
-		found[string(key)] = true
-	}
-	return found, rows.Err()
+	var key []byte
+	err := eachRow(ctx, c, s.texts.waitedFor+where, args, []any{&key}, func() { found[string(key)] = true })
+	return found, err
 }

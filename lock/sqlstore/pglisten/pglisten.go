@@ -16,15 +16,18 @@ package pglisten
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/internal/logging"
 	"github.com/leasewheel/leasewheel/lock/sqlstore"
 )
@@ -50,7 +53,7 @@ type Options struct {
 // background, and connects again after a failure; meanwhile the waiters poll.
 type Listener struct {
 	config  *pgx.ConnConfig
-	channel string // of this Listener
+	channel string // of this Listener only, so that a notification wakes one process
 	logger  *slog.Logger
 	cancel  context.CancelFunc
 	done    chan struct{} // closed after the goroutine has ended
@@ -70,7 +73,7 @@ func New(dsn string, options *Options) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pglisten: bad DSN: %w", err) // does not show the password
 	}
-	l := &Listener{config: config, channel: newChannel(), done: make(chan struct{}), subscribers: map[string]map[int]func(){}}
+	l := &Listener{config: config, channel: "leasewheel_" + strings.ToLower(rand.Text()), done: make(chan struct{}), subscribers: map[string]map[int]func(){}}
 	if options == nil {
 		options = &Options{}
 	}
@@ -79,14 +82,6 @@ func New(dsn string, options *Options) (*Listener, error) {
 	l.cancel = cancel
 	go l.run(ctx)
 	return l, nil
-}
-
-// newChannel returns a random name. Every Listener has its own, so that a notification wakes one
-// process only.
-func newChannel() string {
-	b := make([]byte, 12)
-	_, _ = rand.Read(b) // never fails
-	return "leasewheel_" + hex.EncodeToString(b)
 }
 
 // Channel implements sqlstore.Listener.
@@ -149,11 +144,7 @@ func (l *Listener) run(ctx context.Context) {
 		if errors.Is(err, errDeaf) {
 			pause = deafPause
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if basic.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -240,27 +231,19 @@ func receive(ctx context.Context, conn *pgx.Conn) (string, error) {
 func (l *Listener) setListening(listening bool) {
 	l.mu.Lock()
 	l.listening = listening
-	var all []func()
-	for _, some := range l.subscribers {
-		for _, wake := range some {
-			all = append(all, wake)
-		}
-	}
+	texts := slices.Collect(maps.Keys(l.subscribers))
 	l.mu.Unlock()
-	for _, wake := range all {
-		wake()
+	for _, text := range texts {
+		l.deliver(text)
 	}
 }
 
 // deliver wakes the waiters for a text.
 func (l *Listener) deliver(text string) {
 	l.mu.Lock()
-	var some []func()
-	for _, wake := range l.subscribers[text] {
-		some = append(some, wake)
-	}
+	all := slices.Collect(maps.Values(l.subscribers[text]))
 	l.mu.Unlock()
-	for _, wake := range some {
+	for _, wake := range all {
 		wake()
 	}
 }
