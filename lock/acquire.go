@@ -42,7 +42,7 @@ func (c *Client) acquire(ctx context.Context, kind Kind, r driver.Request, wait 
 		return nil, failed("", r.Key, err)
 	case o == onlyChecks:
 		return nil, nil
-	case o == nil:
+	case o == nil && c.hooks != nil:
 		o = c.observe(kind)
 	}
 	if o == nil || o.isMulti {

@@ -47,7 +47,7 @@ func (h *Held) Detach() error {
 		return failed("detach", h.Key(), h.whyUsed())
 	}
 	s.dropped.Stop()
-	if !s.entry.Stop(ErrDetached) {
+	if _, held := s.entry.Stop(ErrDetached); !held {
 		h.used.Store(false) // Unlock releases what the lease may still have
 		return failed("detach", h.Key(), s.state())
 	}

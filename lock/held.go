@@ -246,7 +246,7 @@ func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
 			return cmp.Or(s.state(), ErrClosed)
 		}
 		defer c.gate.Leave()
-		held, lease := s.entry.Stop(nil), s.entry.Lease()
+		lease, held := s.entry.Stop(nil)
 		if !keep {
 			lease = notKept(lease)
 		}

@@ -31,7 +31,7 @@ func TestCloseReturnsTheHeldLeases(t *testing.T) {
 		for _, entry := range entries[1:] {
 			require.ErrorIs(t, entry.Err(), renewal.ErrClosed)
 			assert.False(t, entry.Valid())
-			assert.False(t, entry.Stop(nil))
+			assert.False(t, renewal.StopEntry(entry, nil))
 		}
 		_, err = watchdog.Register("late", renewal.Grant{TTL: ttl, Sent: time.Now()})
 		require.ErrorIs(t, err, renewal.ErrClosed)

@@ -104,7 +104,7 @@ func TestAClosedEngineEndsEntriesAtOnce(t *testing.T) {
 		told := make(chan struct{})
 		entries[0].AfterFunc(func() { close(told) })
 		done := entries[1].Done()
-		assert.True(t, entries[2].Stop(nil))
+		assert.True(t, renewal.StopEntry(entries[2], nil))
 		e.Close()
 		<-told
 		assert.True(t, closed(done))
@@ -114,7 +114,7 @@ func TestAClosedEngineEndsEntriesAtOnce(t *testing.T) {
 			require.ErrorIs(t, entry.Err(), renewal.ErrClosed)
 			require.ErrorIs(t, entry.Err(), schedule.ErrClosed)
 			assert.False(t, entry.Valid())
-			assert.False(t, entry.Stop(nil))
+			assert.False(t, renewal.StopEntry(entry, nil))
 		}
 		assert.Equal(t, 1, strings.Count(log.String(), "engine was closed"))
 		assert.Zero(t, watchdog.Stats().Lost())

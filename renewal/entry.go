@@ -101,8 +101,10 @@ func (e *Entry[L]) fire(now instant) {
 	default:
 		e.arm(now.until(e.deadline()))
 		if e.state == waiting { // the engine is not closed
-			e.w.enqueue(e, now)
-			e.state = due // after Laner.Lane, which may panic
+			e.lane = e.w.laneOf(e) // which may panic
+			e.lane.enqueue(e, e.attemptTimeout(now))
+			e.w.startWorker(e.lane, lingerFor(e.period))
+			e.state = due
 		}
 		if late := time.Duration(now.mono - e.renewAt); late > e.margin {
 			e.w.monitor.delays.add(e.renewAt, now.mono, e.w.monitor.tolerance)
@@ -426,16 +428,17 @@ func (e *Entry[L]) Lease() L {
 }
 
 // Stop ends the renewals. Err then returns the cause, or ErrStopped if that is nil. Stop returns
-// true if the lease was held until now, and false if the entry had ended before. It does not wait
+// the lease, and whether it was held until now; otherwise the entry had ended before. It does not wait
 // for a renewal that is under way. No later batch contains the lease, and a late answer of the
 // store has no effect.
-func (e *Entry[L]) Stop(cause error) (held bool) {
+func (e *Entry[L]) Stop(cause error) (lease L, held bool) {
 	if cause == nil {
 		cause = ErrStopped
 	}
 	e.w.mu.Lock()
 	defer e.w.unlock()
-	return e.stop(cause, e.w.clock.now())
+	held = e.stop(cause, e.w.clock.now())
+	return e.lease, held
 }
 
 // Update tells the watchdog that a request of the caller has renewed the lease, for the TTL of the grant; a TTL

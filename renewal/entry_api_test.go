@@ -24,9 +24,9 @@ func TestStop(t *testing.T) {
 		entry := register(t, watchdog, "a")
 		advance(time.Minute)
 		done, renewals := entry.Done(), s.count("a")
-		assert.True(t, entry.Stop(nil))
+		assert.True(t, renewal.StopEntry(entry, nil))
 		assert.True(t, closed(done))
-		assert.False(t, entry.Stop(nil), "once")
+		assert.False(t, renewal.StopEntry(entry, nil), "once")
 		assert.False(t, entry.Valid())
 		require.ErrorIs(t, entry.Err(), renewal.ErrStopped)
 		require.NotErrorIs(t, entry.Err(), renewal.ErrLost)
@@ -43,8 +43,8 @@ func TestStopWithACause(t *testing.T) {
 		watchdog := newWatchdog(t, e, s, nil)
 		entry := register(t, watchdog, "a")
 		cause := errors.New("handed over")
-		assert.True(t, entry.Stop(cause))
-		assert.False(t, entry.Stop(io.EOF), "once")
+		assert.True(t, renewal.StopEntry(entry, cause))
+		assert.False(t, renewal.StopEntry(entry, io.EOF), "once")
 		require.Equal(t, cause, entry.Err())
 		assert.Equal(t, "a", entry.Lease())
 		assert.Zero(t, watchdog.Stats().Lost())
@@ -73,7 +73,7 @@ func TestStopWhileDue(t *testing.T) {
 		first := s.seen()[0].batch[0]
 		for i, entry := range entries {
 			if i%2 == 0 || fmt.Sprint(i) == first {
-				assert.True(t, entry.Stop(nil))
+				assert.True(t, renewal.StopEntry(entry, nil))
 			}
 		}
 		close(release)

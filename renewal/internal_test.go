@@ -99,7 +99,7 @@ func TestMemoryOfABurstIsFreed(t *testing.T) {
 		}
 		assert.Greater(t, most, lanes/2, "many workers at a time")
 		for _, e := range entries {
-			require.True(t, e.Stop(nil))
+			require.True(t, StopEntry(e, nil))
 		}
 		time.Sleep(2 * compareInterval)
 		synctest.Wait()
@@ -206,3 +206,9 @@ func TestLanesOfEventsAreBounded(t *testing.T) {
 }
 
 type silentEngine struct{ schedule.Scheduler }
+
+// StopEntry stops an entry, and reports whether its lease was held until then.
+func StopEntry[L any](e *Entry[L], cause error) bool {
+	_, held := e.Stop(cause)
+	return held
+}

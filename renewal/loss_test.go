@@ -87,7 +87,7 @@ func TestTheSecondFailureInARowIsALoss(t *testing.T) {
 		require.ErrorIs(t, err, errIO, "the error of the store")
 		assert.False(t, entry.Valid())
 		assert.Zero(t, entry.Deadline())
-		assert.False(t, entry.Stop(nil))
+		assert.False(t, renewal.StopEntry(entry, nil))
 		advance(time.Hour)
 		assert.Len(t, s.seen(), 2, "no renewal after the loss")
 		assert.Equal(t, err, entry.Err(), "Err always returns the same error")

@@ -210,7 +210,7 @@ func TestEntriesChangeDuringAPass(t *testing.T) {
 			fresh, err = watchdog.Register(-1, Grant{TTL: 30 * time.Second, Sent: time.Now()})
 			assert.NoError(t, err)
 			for i := 0; i < len(entries); i += 3 {
-				assert.True(t, entries[i].Stop(nil))
+				assert.True(t, StopEntry(entries[i], nil))
 			}
 			for i := 1; i < len(entries); i += 3 {
 				assert.NoError(t, entries[i].Update(Grant{Sent: time.Now()}, nil))
@@ -308,7 +308,7 @@ func TestEntriesThatCloseHasNotVisited(t *testing.T) {
 					continue
 				}
 				if left++; left%2 == 0 {
-					assert.True(t, e.Stop(nil))
+					assert.True(t, StopEntry(e, nil))
 				} else {
 					_, err := e.Replace(0, 30*time.Second)
 					assert.ErrorIs(t, err, ErrClosed)
@@ -348,7 +348,7 @@ func TestTheMonitorIsIdleWhileTheEngineIsPunctual(t *testing.T) {
 		assert.Zero(t, watchdog.Stats().Overdue)
 		assert.Zero(t, watchdog.monitor.epoch, "no pass over all entries")
 		for _, e := range entries {
-			require.True(t, e.Stop(nil))
+			require.True(t, StopEntry(e, nil))
 		}
 		time.Sleep(2 * compareInterval)
 		synctest.Wait()

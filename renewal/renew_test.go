@@ -94,7 +94,7 @@ func TestAnOldGrant(t *testing.T) {
 			assert.Equal(t, start.Add(left), entry.Deadline())
 			if lease == "stopped" {
 				time.Sleep(time.Second)
-				require.True(t, entry.Stop(nil))
+				require.True(t, renewal.StopEntry(entry, nil))
 			}
 		}
 		advance(time.Hour)
@@ -304,7 +304,7 @@ func TestValidAndErrNeedNoTimer(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.False(t, a.Valid())
 		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, a.Err()))
-		assert.False(t, b.Stop(nil), "the lease is past its deadline")
+		assert.False(t, renewal.StopEntry(b, nil), "the lease is past its deadline")
 		assert.Equal(t, renewal.ReasonExpired, reasonOf(t, b.Err()))
 		assert.False(t, closed(done), "no timer has fired")
 		assert.True(t, closed(c.Done()), "Done ends an entry past its deadline")

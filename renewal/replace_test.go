@@ -28,7 +28,7 @@ func TestReplace(t *testing.T) {
 		<-done
 		assert.False(t, first.Valid())
 		require.ErrorIs(t, first.Err(), renewal.ErrStopped)
-		assert.False(t, first.Stop(nil))
+		assert.False(t, renewal.StopEntry(first, nil))
 		assert.True(t, second.Valid())
 		assert.Equal(t, "second", second.Lease())
 		assert.Equal(t, deadline, second.Deadline())
@@ -106,7 +106,7 @@ func TestReplaceOnAFullEngine(t *testing.T) {
 		_, err = first.Replace("second", ttl)
 		require.ErrorIs(t, err, schedule.ErrFull)
 		assert.True(t, first.Valid())
-		assert.True(t, first.Stop(nil))
+		assert.True(t, renewal.StopEntry(first, nil))
 	})
 }
 

@@ -163,7 +163,7 @@ func TestRandomFaultsNeverLeaveAStaleHolder(t *testing.T) {
 					}
 					lease := fmt.Sprint(rng.IntN(40))
 					switch n := rng.IntN(40); {
-					case n == 0 && entries[lease].Stop(nil):
+					case n == 0 && renewal.StopEntry(entries[lease], nil):
 						stopped++
 					case n < 4:
 						current := entries[lease].Lease()

@@ -180,7 +180,7 @@ func TestLostByARequestOfTheCaller(t *testing.T) {
 		assert.EqualValues(t, 1, watchdog.Stats().Lost())
 		assert.Equal(t, "a", (<-losses).Lease)
 		assert.False(t, entry.ReportLost(errIO), "it has ended before")
-		assert.False(t, entry.Stop(nil))
+		assert.False(t, renewal.StopEntry(entry, nil))
 	})
 }
 

@@ -129,7 +129,7 @@ func TestALateVerification(t *testing.T) {
 		sent := time.Now()
 		w.Record(suspicion)
 		synctest.Wait()
-		require.True(t, stopped.Stop(nil))
+		require.True(t, renewal.StopEntry(stopped, nil))
 		advance(2 * answerTime)
 		assert.Equal(t, sent.Add(validity), held.Deadline())
 		assert.False(t, stopped.Valid())
@@ -324,7 +324,7 @@ func TestNoVerificationAfterStopOrClose(t *testing.T) {
 		require.Len(t, s.seen(), 1)
 		var stopped []string
 		for _, e := range entries {
-			if e.Stop(nil) {
+			if renewal.StopEntry(e, nil) {
 				stopped = append(stopped, e.Lease())
 			}
 		}

@@ -13,14 +13,6 @@ import (
 	"github.com/leasewheel/leasewheel/internal/seam"
 )
 
-// enqueue puts a due entry into a queue of its lane and makes sure that a worker takes it.
-// The caller holds mu.
-func (w *Watchdog[L]) enqueue(e *Entry[L], now instant) {
-	e.lane = w.laneOf(e)
-	e.lane.enqueue(e, e.attemptTimeout(now))
-	w.startWorker(e.lane, lingerFor(e.period))
-}
-
 // startWorker starts a worker for the due leases of a lane, after the given wait. It does
 // nothing if a worker is about to take them. It also does nothing if the
 // lane has all its workers: one of them will take the leases. The caller holds mu.
@@ -49,8 +41,7 @@ type batch[L any] struct {
 
 // begin empties the batch, to be sent at that instant.
 func (b *batch[L]) begin(sent instant) {
-	b.entries, b.leases, b.validities = b.entries[:0], b.leases[:0], b.validities[:0]
-	b.sent, b.late, b.attemptTimeout, b.deadline = sent, 0, 0, instant{distantPast, distantPast}
+	*b = batch[L]{b.entries[:0], b.leases[:0], b.validities[:0], b.outcomes, sent, 0, 0, instant{distantPast, distantPast}, b.early}
 }
 
 // add adds the lease of an entry.

@@ -34,7 +34,7 @@ func TestABatchForgetsTheOneBefore(t *testing.T) {
 		long := register(t, watchdog, "long")
 		advance(period)
 		require.Positive(t, s.count("long"))
-		assert.True(t, long.Stop(nil))
+		assert.True(t, renewal.StopEntry(long, nil))
 		registerFor(t, watchdog, "short", ttl/10)
 		advance(ttl)
 		require.NotEmpty(t, took)
@@ -77,7 +77,7 @@ func TestWhatABatchTellsOfLeasesThatEnded(t *testing.T) {
 		for len(s.seen()) == 0 {
 			advance(time.Millisecond)
 		}
-		assert.True(t, stopped.Stop(nil))
+		assert.True(t, renewal.StopEntry(stopped, nil))
 		advance(2 * time.Second)
 		require.Len(t, infos, 1)
 		assert.Equal(t, renewal.BatchInfo{Size: 1, Ended: 1, Late: infos[0].Late, Took: time.Second, Err: errIO}, infos[0])

@@ -161,26 +161,20 @@ func (c *conn) Close() error {
 }
 
 // SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error { return c.lockDeadline(t, c.Conn.SetDeadline) }
+func (c *conn) SetDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetDeadline) }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.lockDeadline(t, c.Conn.SetReadDeadline) }
+func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetReadDeadline) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.lockDeadline(t, c.Conn.SetWriteDeadline) }
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetWriteDeadline) }
 
-// lockDeadline sets the deadline that go-redis wants.
-func (c *conn) lockDeadline(t time.Time, set func(time.Time) error) error {
-	c.lane.mu.Lock()
-	defer c.lane.mu.Unlock()
-	return c.setDeadline(t, set)
-}
-
-// setDeadline sets a deadline. Once a tick has made the lane follow its request, the time of the request is the latest;
-// most requests have their answer before and need no deadline. A request that was interrupted has no time left. The
-// caller holds lane.mu.
+// setDeadline sets the deadline that go-redis wants. Once a tick has made the lane follow its request, the time of the request is the latest;
+// most requests have their answer before and need no deadline. A request that was interrupted has no time left.
 func (c *conn) setDeadline(t time.Time, set func(time.Time) error) error {
 	l := c.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case l.ended:
 		t = longAgo

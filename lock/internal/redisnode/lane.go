@@ -90,16 +90,16 @@ func (l *lane) follow() {
 	}
 	stop := context.AfterFunc(ctx, func() { l.interrupt(number) }) // without mu, because the ctx may be the user's
 	l.mu.Lock()
-	current := l.running && l.request == number && l.unfollow == nil
+	current, c := l.running && l.request == number && l.unfollow == nil, l.conn
 	if current {
 		l.unfollow = stop
-		if c := l.conn; c != nil {
-			_ = c.setDeadline(l.until, c.Conn.SetDeadline)
-		}
 	}
 	l.mu.Unlock()
-	if !current {
+	switch {
+	case !current:
 		stop()
+	case c != nil:
+		_ = c.SetDeadline(time.Time{}) // that of the request, unless another one has begun
 	}
 }
 
@@ -166,7 +166,8 @@ func (l *lane) endNow() {
 		l.cancel()
 	}
 	if c := l.conn; c != nil {
-		_ = c.setDeadline(longAgo, c.Conn.SetDeadline) // Close could block
+		c.timed = true
+		_ = c.Conn.SetDeadline(longAgo) // Close could block
 	}
 }
 

@@ -42,7 +42,7 @@ func TestLimitsAndClose(t *testing.T) {
 	}, s.Describe())
 	_, err := s.Acquire(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: time.Second})
 	require.ErrorIs(t, err, driver.ErrBadTTL)
-	require.ErrorContains(t, err, "orders")
+	require.ErrorContains(t, err, "zkstore: ")
 	_, err = s.Wait(t.Context(), driver.Request{Key: "orders", Owner: "o", TTL: 100 * time.Millisecond, Mode: driver.Permit}, func() {})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 

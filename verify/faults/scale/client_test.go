@@ -155,7 +155,8 @@ func TestLanesReleaseTheirMemory(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		for _, e := range entries {
-			require.True(t, e.Stop(nil), "%v", e.Err())
+			_, held := e.Stop(nil)
+			require.True(t, held, "%v", e.Err())
 		}
 		time.Sleep(time.Minute)
 		require.Zero(t, w.Stats().Held)

@@ -140,7 +140,7 @@ var mutants = mutant.List{
 	},
 	{
 		"Unlock does not stop the renewals", "lock/held.go",
-		"held, lease := s.entry.Stop(nil), s.entry.Lease()", "held, lease := s.entry.Err() == nil, s.entry.Lease()",
+		"lease, held := s.entry.Stop(nil)", "lease, held := s.entry.Lease(), s.entry.Err() == nil",
 	},
 	{
 		"Unlock of a lost lock returns no error", "lock/held.go",
