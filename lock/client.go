@@ -213,6 +213,9 @@ func (c *Client) Stats() Stats {
 	}
 }
 
+// String returns a fixed text, which shows no part of an owner.
+func (c *Client) String() string { return "lock client" }
+
 // Close ends the client. Lock and TryLock return ErrClosed, also calls that wait, and so does the
 // Err of each handle. Then Close releases all locks as Unlock does. It closes the engine, if it is
 // the client's own, and the store.

@@ -33,7 +33,7 @@ func TestTheSmallestTTL(t *testing.T) {
 // The prefix of a client's owners is a secret and does not appear in messages.
 func TestAClientShowsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		assert.NotContains(t, fmt.Sprintf("%v %+v", b.Client, b.Client), lock.IDOf(b.Client))
+		assert.NotContains(t, fmt.Sprintf("%v %+v %s %q", b.Client, b.Client, b.Client, b.Client), lock.IDOf(b.Client))
 	})
 }
 

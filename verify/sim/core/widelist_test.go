@@ -18,7 +18,7 @@ var wideMutants = mutant.List{
 	},
 	{
 		"a store sees the cause of the caller's context", "lock/client.go",
-		"\t\t\tcancel(errCallerCanceled)\n", "\t\t\tcancel(context.Cause(caller))\n",
+		"cancel(&endedError{caller.Err()})", "cancel(context.Cause(caller))",
 	},
 	{
 		"the end of another client counts as its own end", "lock/errors.go",
@@ -26,7 +26,7 @@ var wideMutants = mutant.List{
 	},
 	{
 		"a released lock is not kept", "lock/acquire.go",
-		"hold := c.terms.MinHold; hold > 0 {", "hold := c.terms.MinHold; hold > 1<<62 {",
+		"hold := c.terms.MinHold; hold > 0 &&", "hold := c.terms.MinHold; hold > 1<<62 &&",
 	},
 	{
 		"MinHold counts from the request", "lock/acquire.go",

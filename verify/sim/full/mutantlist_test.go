@@ -175,7 +175,7 @@ var mutants = mutant.List{
 	},
 	{
 		"a Multi is valid while one of its locks is", "lock/multi_handle.go",
-		"return !slices.ContainsFunc(g.members, func(h *Held) bool { return !h.Valid() })", "return slices.ContainsFunc(g.members, func(h *Held) bool { return h.Valid() })",
+		"!slices.ContainsFunc(g.members, func(h *Held) bool { return !h.Valid() })", "slices.ContainsFunc(g.members, func(h *Held) bool { return h.Valid() })",
 	},
 	{
 		"a writer stays valid during a downgrade", "lock/rwmutex.go",

@@ -22,7 +22,7 @@ var wideMutants = mutant.List{
 	},
 	{
 		"a waiting store sees the cause of the caller's context", "lock/client.go",
-		"\t\t\tcancel(errCallerCanceled)\n", "\t\t\tcancel(context.Cause(caller))\n",
+		"cancel(&endedError{caller.Err()})", "cancel(context.Cause(caller))",
 	},
 	{
 		"the end of another client counts as its own end", "lock/errors.go",
