@@ -218,10 +218,10 @@ func (m *multi) acquire(ctx context.Context, wait bool, o *observation) (*Held, 
 		held, _, err := m.round(ctx, 0, false, 0, o)
 		return held, err
 	}
-	switch {
-	case o == onlyChecks:
+	switch o {
+	case onlyChecks:
 		return nil, nil
-	case o == nil:
+	case nil:
 		if o = m.observe(); o.hooks != nil {
 			return o.call(ctx, m.key(), run)
 		}

@@ -116,8 +116,14 @@ var answers = []struct {
 	err     error
 	verdict Verdict
 }{
-	{ErrNotAcquired, Refused}, {ErrWrongType, WrongType}, {ErrClosed, Closed}, {ErrBadKey, Invalid}, {ErrBadTTL, Invalid},
-	{ErrBadMembers, Invalid}, {errors.ErrUnsupported, Unsupported}, {ErrNotHeld, NotHeld},
+	{ErrNotAcquired, Refused},
+	{ErrWrongType, WrongType},
+	{ErrClosed, Closed},
+	{ErrBadKey, Invalid},
+	{ErrBadTTL, Invalid},
+	{ErrBadMembers, Invalid},
+	{errors.ErrUnsupported, Unsupported},
+	{ErrNotHeld, NotHeld},
 }
 
 // IsAnswer reports whether the store has answered the request.

@@ -180,6 +180,7 @@ func (noCommit) NumInput() int                                     { return -1 }
 func (noCommit) Exec([]sqldriver.Value) (sqldriver.Result, error) {
 	return sqldriver.RowsAffected(1), nil
 }
+
 func (noCommit) Query([]sqldriver.Value) (sqldriver.Rows, error) { return nil, errors.ErrUnsupported }
 
 func (noCommit) ExecContext(_ context.Context, text string, _ []sqldriver.NamedValue) (sqldriver.Result, error) {

@@ -82,14 +82,6 @@ func (p *process) pauseBefore(n int) {
 	p.pauseIn = n
 }
 
-// pause stops the process from sending.
-func (p *process) pause() {
-	p.say("PAUSES")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused = make(chan struct{})
-}
-
 // resume ends a pause.
 func (p *process) resume() {
 	p.say("RESUMES")

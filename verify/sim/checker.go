@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/simrand"
@@ -36,7 +37,8 @@ func (w *World) acted(g *Grant, over bool) {
 
 // lost is called after each loss.
 func (p *Process) lost(lease any, reason error) {
-	w, l, loss := p.World, lease.(driver.Lease), reason.(*renewal.LostError)
+	w, l := p.World, lease.(driver.Lease)
+	loss, _ := errors.AsType[*renewal.LostError](reason)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Check("loss")
