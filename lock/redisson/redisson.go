@@ -94,7 +94,7 @@ type Options struct {
 	// Default 30 s, as in Redisson.
 	WatchdogTTL time.Duration
 
-	// Timeout bounds one request. The ctx may end it earlier. Default 3 s.
+	// Timeout bounds one request, to within 10 ms. The ctx may end it earlier. Default 3 s.
 	Timeout time.Duration
 
 	// PoolSize bounds the connections to a node that carry acquires and releases. The store uses at most

@@ -40,7 +40,7 @@ type Options struct {
 	// must enclose the name of the lock. Default "lw:".
 	Prefix string
 
-	// Timeout bounds one request. The ctx may end it earlier. An Acquire or Release is one
+	// Timeout bounds one request, to within 10 ms. The ctx may end it earlier. An Acquire or Release is one
 	// request, and a second one where scripts must not publish; an Inspect is up to two. A ForceRelease is up to three, and one more for
 	// every 400 holders. Renewals have at least 3 s. Default 3 s.
 	Timeout time.Duration
@@ -92,7 +92,7 @@ func (o *Options) withDefaults() (Options, error) {
 // Store is a driver.Store on a Redis server or on a cluster. Make it with New; methods of the zero Store return an error. Its
 // methods are safe for concurrent use. They return soon after their ctx has ended, even
 // if the server hangs. The server may still execute what they have sent. A nil ctx is an
-// error. Errors name the key, or one key of a batch.
+// error. Errors do not name the key; package lock adds it.
 type Store struct {
 	driver.Base
 

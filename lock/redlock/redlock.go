@@ -22,7 +22,7 @@ type Options struct {
 	// redis-py and node-redlock.
 	Prefix string
 
-	// Timeout bounds one request. The ctx may end it earlier. Renewals have at least 3 s. Default 3 s.
+	// Timeout bounds one request, to within 10 ms. The ctx may end it earlier. Renewals have at least 3 s. Default 3 s.
 	Timeout time.Duration
 
 	// PoolSize bounds the connections for acquires and releases, per node of a cluster. The store uses at most

@@ -90,16 +90,17 @@ func (l *lane) follow() {
 	}
 	stop := context.AfterFunc(ctx, func() { l.interrupt(number) }) // without mu, because the ctx may be the user's
 	l.mu.Lock()
-	current, c := l.running && l.request == number && l.unfollow == nil, l.conn
+	current := l.running && l.request == number && l.unfollow == nil
 	if current {
 		l.unfollow = stop
+		if c := l.conn; c != nil && !l.ended {
+			c.timed = true
+			_ = c.Conn.SetDeadline(l.until)
+		}
 	}
 	l.mu.Unlock()
-	switch {
-	case !current:
+	if !current {
 		stop()
-	case c != nil:
-		_ = c.SetDeadline(time.Time{}) // that of the request, unless another one has begun
 	}
 }
 
