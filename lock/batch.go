@@ -31,7 +31,7 @@ type Batch struct {
 var _ Locker = (*Batch)(nil)
 
 // Batch returns the lock of the given members of a group, which is a key; see [Client.Mutex]. There
-// must be 1 to MaxMembers distinct members, in any order, of 1 to MaxKeyLenbytes each, and
+// must be 1 to MaxMembers distinct members, in any order, of 1 to MaxKeyLen bytes each, and
 // MaxMemberBytes in total. They are copied. The error of Lock names the first bad one by its index.
 func (c *Client) Batch(group string, members ...string) *Batch {
 	b := &Batch{client: c, key: group, extra: new(driver.Attrs)}

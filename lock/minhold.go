@@ -37,7 +37,7 @@ func (h *Held) complete() {
 	case *heldLease:
 		if hold := of.client.terms.MinHold; hold > 0 {
 			until := time.Now().Add(hold)
-			_ = of.entry.Update(renewal.Grant{Sent: of.entry.Lease().Sent}, func(l driver.Lease) driver.Lease { return keptUntil(l, until) })
+			_ = of.entry.Update(renewal.Grant{}, func(l driver.Lease) driver.Lease { return keptUntil(l, until) })
 		}
 	case *multiHandle:
 		for _, member := range of.members {

@@ -167,12 +167,11 @@ func (e *Entry[L]) applyEarly(outcome Outcome, err error, sent instant, validity
 	}
 }
 
-// renewed applies a renewal by another request, sent at that instant with that TTL. It
-// returns false if the entry has ended.
-func (e *Entry[L]) renewed(ttl time.Duration, sent, maxDeadline, now instant) bool {
+// renewed applies a renewal by another request, sent at that instant with that TTL.
+func (e *Entry[L]) renewed(ttl time.Duration, sent, maxDeadline, now instant) {
 	e.expireIfPast(now)
 	if e.state == ended {
-		return false
+		return
 	}
 	if ttl != e.ttl || maxDeadline != e.maxDeadline {
 		e.timing = e.w.timingFor(ttl, maxDeadline)
@@ -184,7 +183,6 @@ func (e *Entry[L]) renewed(ttl time.Duration, sent, maxDeadline, now instant) bo
 	} else {
 		e.arm(now.until(e.deadline()))
 	}
-	return e.state != ended
 }
 
 // clockStepped adapts the entry after the wall clock has moved against the monotonic
@@ -447,6 +445,8 @@ func (e *Entry[L]) Stop(cause error) (lease L, held bool) {
 // the deadline back, because no renewal shortens a lease on the store. A renewal that is under way counts with the TTL
 // that it was sent with. Unless it is zero, Grant.Until replaces that of Register.
 //
+// With the zero Grant there was no request, and only the lease changes.
+//
 // All later renewals send the lease that change returns, which must have that TTL; nil keeps the lease. Update
 // calls change with a mutex held. So change must only compute its result from its
 // argument. On an error nothing has changed. The error is that of the entry if it has
@@ -454,6 +454,7 @@ func (e *Entry[L]) Stop(cause error) (lease L, held bool) {
 func (e *Entry[L]) Update(g Grant, change func(L) L) error {
 	e.w.mu.Lock()
 	defer e.w.unlock()
+	none := g == Grant{}
 	if g.TTL == 0 {
 		g.TTL = e.ttl
 	} else if err := e.w.checkTerms(g); err != nil {
@@ -464,7 +465,12 @@ func (e *Entry[L]) Update(g Grant, change func(L) L) error {
 	if !g.Until.IsZero() {
 		maxDeadline = e.w.clock.endOf(g.Until)
 	}
-	if sent := (instant{now.mono - int64(age), now.wall - int64(age)}); !e.renewed(g.TTL, sent, maxDeadline, now) {
+	if none {
+		e.expireIfPast(now)
+	} else {
+		e.renewed(g.TTL, instant{now.mono - int64(age), now.wall - int64(age)}, maxDeadline, now)
+	}
+	if e.state == ended {
 		return e.end.err
 	}
 	if change != nil {

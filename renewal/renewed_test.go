@@ -47,6 +47,22 @@ func TestRenewedNeverMovesTheDeadlineBack(t *testing.T) {
 	})
 }
 
+func TestAChangeAloneIsNoRenewal(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine, _ time.Duration) {
+		s := &store{answer: failing}
+		watchdog := newWatchdog(t, e, s, nil)
+		entry := register(t, watchdog, "a")
+		advance(period)
+		require.Len(t, s.seen(), 1)
+		require.NoError(t, entry.Update(renewal.Grant{}, func(string) string { return "b" }))
+		assert.Equal(t, "b", entry.Lease())
+		<-entry.Done()
+		assert.Len(t, s.seen(), 2, "the failure before counts")
+		assert.Equal(t, renewal.ReasonFailed, reasonOf(t, entry.Err()))
+		require.ErrorIs(t, entry.Update(renewal.Grant{}, func(string) string { panic("changed") }), renewal.ErrLost)
+	})
+}
+
 // If the host was suspended during the request, only the wall clock knows its age. Readings
 // in a bubble have no monotonic part, so this test uses real time. It never waits.
 func TestRenewedCountsASuspension(t *testing.T) {

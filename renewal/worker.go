@@ -243,7 +243,7 @@ type lane[L any] struct {
 }
 
 // maxLanes is the number of lanes that the watchdog remembers while they have nothing to do.
-const maxLanes = 256
+const maxLanes = 1024
 
 // lane returns a lane, or that of AllLanes, which has no leases. The caller holds mu.
 func (w *Watchdog[L]) lane(id int) *lane[L] {

@@ -18,6 +18,7 @@
 // adds the cause of the user's context to the error afterwards, so an error of
 // this package that a store returns is the store's own answer. Deadline and
 // values of the context are the user's.
+// A ctx may outlive its call, so a method ends what it has begun itself.
 //
 // The text of an error names the operation and the reason. Package lock adds the key.
 //

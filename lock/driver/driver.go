@@ -170,8 +170,8 @@ type Store interface {
 	// ReportEvents sets the function that gets the events: that another server process answers, which
 	// explains losses, that the server may have lost leases, so that the client verifies them, or that
 	// waiters get no messages. The Lane of an event is that of the leases that it
-	// concerns, or renewal.AllLanes. The function returns at once, allocates nothing, and may be called
-	// from anywhere. The client calls ReportEvents once, before any other method but Describe.
+	// concerns, or renewal.AllLanes. The function returns at once, and may be called from anywhere but Lane, and with no
+	// mutex held that Lane takes. The client calls ReportEvents once, before any other method but Describe.
 	ReportEvents(report func(renewal.Event))
 
 	// Lane returns the lane of a lease; see [renewal.Laner].

@@ -108,6 +108,9 @@ func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found
 	if locked = indexesOf(all, foundLocked); len(locked) == 0 {
 		return nil
 	}
+	if len(leases) == 1 { // the client adds the key
+		return err
+	}
 	return fmt.Errorf("%s: %w", basic.Quote(string(leases[locked[0]].key)), err)
 }
 

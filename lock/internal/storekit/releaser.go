@@ -3,7 +3,6 @@
 package storekit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -239,7 +239,9 @@ func (r *Releaser) finish(call context.Context, p *pending, out []error) {
 			again = append(again, p.leases[i])
 		}
 		if r.closed && call == r.call && v != driver.Done && v != driver.NotHeld {
-			r.first = cmp.Or(r.first, err)
+			if r.first == nil {
+				r.first = fmt.Errorf("%s: %w", basic.Quote(p.leases[i].Key), err)
+			}
 			if v.IsAnswer() {
 				r.refused++
 			}
