@@ -63,8 +63,8 @@ func (w *Watchdog[L]) StopAll(ctx context.Context) (leases []L, err error) {
 	}
 }
 
-// stopSome closes the watchdog for new entries and ends entries, at most maxPerHold. It returns their leases, with those that no call has
-// returned yet, and the number of entries that are left.
+// stopSome closes the watchdog for new entries and ends at most maxPerHold entries. It returns their leases, the leases that
+// no call has returned yet, and the number of entries that are left.
 func (w *Watchdog[L]) stopSome() (leases []L, left int) {
 	w.mu.Lock()
 	defer w.unlock()

@@ -89,8 +89,8 @@ func (p *Proxy) BlockAnswers() {
 	p.answers = make(chan struct{})
 }
 
-// Unblock lets the bytes pass again. Those that were held back come first, also of connections that their client has
-// closed.
+// Unblock lets the bytes pass again, first the bytes that were held back. That includes bytes of connections that
+// the client has closed.
 func (p *Proxy) Unblock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@
 // client gives every call a context whose cause is private to package lock. It
 // adds the cause of the user's context to the error afterwards, so an error of
 // this package that a store returns is the store's own answer. Deadline and
-// values of the context are the user's.
-// A ctx may outlive its call, so a method ends what it has begun itself.
+// values of the context are the user's. A ctx may outlive its call, so a
+// method must end what it has begun.
 //
 // The text of an error names the operation and the reason. Package lock adds the key.
 //

@@ -111,7 +111,7 @@ func VerdictOf(err error) Verdict {
 	return Unanswered
 }
 
-// answers has the errors that are answers, first those that decide.
+// answers lists the errors by which a store answers, and their verdicts. The first match decides.
 var answers = []struct {
 	err     error
 	verdict Verdict

@@ -130,8 +130,8 @@ func (w *waiter) wait(ctx context.Context) error {
 	}
 }
 
-// sleep waits until the waiter is to ask. A pause after a failure lasts, whoever wakes the waiter, so that a writer of SQLite
-// that is in the way is not contended for all the time.
+// sleep waits until the next request is due. No message shortens a pause after a failure, because requests without
+// a pause would contend with the writer of SQLite all the time.
 func (w *waiter) sleep(ctx context.Context, pause time.Duration) error {
 	wake, failed, rested := w.wake, w.failed, (<-chan time.Time)(nil)
 	if pause > 0 {

@@ -45,7 +45,7 @@ func checked(t *testing.T, rdb *redis.Client, target Target) (Server, []Finding)
 	return servers[0], findings
 }
 
-// codes returns the severities and codes, without those that depend on the load of the machine.
+// codes returns the severities and codes, except findings that depend on the load of the machine.
 func codes(findings []Finding) (list []string) {
 	for _, f := range findings {
 		if f.Code != "round-trip" {

@@ -169,8 +169,9 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, c.Co
 // SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, c.Conn.SetWriteDeadline) }
 
-// setDeadline sets the deadline that go-redis wants. Once a tick has made the lane follow its request, the time of the request is the latest;
-// most requests have their answer before and need no deadline. A request that was interrupted has no time left.
+// setDeadline sets the deadline that go-redis wants, and no later one than the end of a request that the lane follows. The
+// lane follows a request from a tick on; most requests have their answer before and need no deadline. A request that was
+// interrupted has no time left.
 func (c *conn) setDeadline(t time.Time, set func(time.Time) error) error {
 	l := c.lane
 	l.mu.Lock()

@@ -1,5 +1,5 @@
-// Package observe has what the packages of metrics do alike with the hooks of a client: the order
-// of hooks, the words for errors and losses, and what is made once for a kind and name of lock.
+// Package observe is shared by the plugins for metrics: it combines hooks, names errors and losses, and
+// keeps one value for each kind and name of lock.
 package observe
 
 import (
@@ -127,8 +127,8 @@ func EngineOf(s schedule.Scheduler) *Engine {
 	return e
 }
 
-// Instrument returns a copy of the options whose hooks call the given ones and then those that the
-// options had. Of hooks, Acquiring and Releasing may be nil. A nil *lock.Options means the defaults.
+// Instrument returns a copy of the options in which each hook calls the given one and then the one of
+// the options. Only Acquiring and Releasing of hooks may be nil. A nil *lock.Options means the defaults.
 func Instrument(o *lock.Options, hooks lock.Hooks) *lock.Options {
 	if o == nil {
 		o = new(lock.Options)
