@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,6 +103,10 @@ func peerLines(i int, all []peers, links *testproxy.Mesh) (string, error) {
 	return lines.String(), nil
 }
 
+// starting is held while servers start. A start needs a processor, which tests with a deadline would lack if all
+// servers started at once.
+var starting sync.Mutex
+
 func launchWith(n int, links *testproxy.Mesh, properties ...string) (members []*Member, err error) {
 	_, errJar := os.Stat(filepath.Join(jars, "zookeeper.jar"))
 	_, errJava := exec.LookPath("java")
@@ -118,6 +123,8 @@ func launchWith(n int, links *testproxy.Mesh, properties ...string) (members []*
 	if err != nil {
 		return nil, err
 	}
+	starting.Lock()
+	defer starting.Unlock()
 	all := make([]peers, n)
 	for i := range all {
 		all[i] = peers{free[3*i+1], free[3*i+2]}

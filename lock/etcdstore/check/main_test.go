@@ -93,6 +93,10 @@ func (m *member) signal(t testing.TB, s syscall.Signal) {
 	require.NoError(t, m.process.Cmd.Process.Signal(s))
 }
 
+// starting is held while a cluster starts. The start needs a processor, which tests with a deadline would lack
+// if all clusters started at once.
+var starting sync.Mutex
+
 // startCluster starts servers that know each other, and returns when they answer. An election comes after
 // half a second, so that the shortest TTL is a second, unless the settings say otherwise.
 func startCluster(t testing.TB, n int, settings ...string) []*member {
@@ -113,6 +117,8 @@ func startCluster(t testing.TB, n int, settings ...string) []*member {
 		m.peer = "http://" + m.gate.addr()
 		cluster = append(cluster, m.name+"="+m.peer)
 	}
+	starting.Lock()
+	defer starting.Unlock()
 	for _, m := range members {
 		m.cluster = strings.Join(cluster, ",")
 		m.start(t)
