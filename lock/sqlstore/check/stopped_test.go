@@ -50,7 +50,7 @@ func TestAProcessThatStopsAtAStatement(t *testing.T) {
 			"Wait": func(s *testedStore, r driver.Request) error {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a dial must fit
 				defer cancel()
-				_, err := s.Wait(ctx, r, func() {})
+				_, err := s.Wait(ctx, r, func() { time.AfterFunc(30*time.Millisecond, cancel) }) // after a few polls
 				return err
 			},
 			"Release": func(s *testedStore, r driver.Request) error {
