@@ -16,9 +16,6 @@ type item = rediskit.Item[leaseState]
 
 // Lane implements [driver.Store]. On a cluster each master is a lane of its own.
 func (s *Store) Lane(l driver.Lease) int {
-	if s.redis == nil || !s.redis.IsCluster() {
-		return 0
-	}
 	return rediskit.Lane(s.redis, redisconn.SlotOf(s.options.Prefix+l.Key))
 }
 

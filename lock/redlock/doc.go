@@ -38,9 +38,5 @@
 //
 // # Servers
 //
-// A single server, a master behind Sentinel, or a cluster. Lua scripts must be allowed. On servers
-// with DELEX (Redis 8.4) or DELIFEQ (Valkey 9.0) a release is one of these commands, which costs the
-// server less than a script. A server that refuses both gets the script, and is asked again after ten
-// minutes. Renewals stay scripts, because a server that is out of memory refuses a
-// SET and allows PEXPIRE.
+// A single server, a master behind Sentinel, or a cluster. Lua scripts must be allowed.
 package redlock

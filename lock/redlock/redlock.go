@@ -51,10 +51,9 @@ func (o *Options) withDefaults() (Options, error) {
 type Store struct {
 	driver.Base
 
-	closing  basic.Closing
-	redis    *redisconn.Client // nil in the zero Store
-	prefix   string
-	deleters deleters
+	closing basic.Closing
+	redis   *redisconn.Client // nil in the zero Store
+	prefix  string
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -145,11 +144,6 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 	k, err := s.keys(&l.Request)
 	if err != nil {
 		return err
-	}
-	if !l.Unanswered {
-		if done, err := s.deleteIfEqual(ctx, k.lock, l.Owner); done {
-			return err
-		}
 	}
 	reply, err := s.redis.Run(ctx, releaseScript, l.Owner, releaseArgs(l, k))
 	if err != nil {

@@ -16,9 +16,6 @@ type item = rediskit.Item[keys]
 
 // Lane implements [driver.Store]. On a cluster each master is a lane of its own.
 func (s *Store) Lane(l driver.Lease) int {
-	if s.redis == nil || !s.redis.IsCluster() {
-		return 0
-	}
 	return rediskit.Lane(s.redis, redisconn.SlotOf(s.prefix+l.Key))
 }
 
@@ -57,10 +54,6 @@ func (s *Store) addRenewal(b *redisconn.Batch, items []item) {
 
 // ReleaseAll implements [driver.Store]. It sends the script of Release for each lease. Many
 // scripts share a round trip. Options.Timeout bounds each 1,000 leases.
-//
-// ReleaseAll does not use DELEX or DELIFEQ. A lease with a tombstone needs the script, and each lease
-// whose command is refused, because its slot has moved or the key has another type, needs it too. So
-// a call would take two round trips instead of one.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
 	load := func(l *driver.Lease, it *item) error {
 		it.Alone = true
