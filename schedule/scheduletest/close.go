@@ -21,8 +21,7 @@ var closeCases = []testCase{
 		want := map[*int]bool{}
 		for i := range 100 {
 			task := &idTask{id: new(int), rec: rec}
-			timer, err := e.Schedule(time.Duration(i+1)*time.Minute, task)
-			require.NoError(t, err)
+			timer := arm(t, e, time.Duration(i+1)*time.Minute, task)
 			if i%10 == 9 {
 				timer.Stop()
 			} else if i >= 50 {
@@ -44,10 +43,9 @@ var closeCases = []testCase{
 	}},
 	{"E5_calls_after_Close", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, rec.task(0))
-		require.NoError(t, err)
+		timer := arm(t, e, time.Second, rec.task(0))
 		assert.Len(t, e.Close(), 1)
-		_, err = e.Schedule(time.Second, rec.task(1))
+		_, err := e.Schedule(time.Second, rec.task(1))
 		require.ErrorIs(t, err, schedule.ErrClosed)
 		assert.False(t, timer.Reset(time.Second))
 		assert.False(t, timer.Stop(), "Close has returned the task")
@@ -64,12 +62,11 @@ var closeCases = []testCase{
 	{"E5_Close_waits_for_Run", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var ended atomic.Bool
-		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			time.Sleep(time.Minute)
 			assert.False(t, self.Reset(time.Second), "the engine is closed")
 			ended.Store(true)
 		}))
-		require.NoError(t, err)
 		advance(time.Second + c.Slack + time.Second)
 		assert.Empty(t, e.Close(), "the running task is not pending")
 		assert.True(t, ended.Load(), "Close returned while a Run was in progress")
@@ -78,8 +75,7 @@ var closeCases = []testCase{
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		block(t, e, c)
 		for id := range 1000 {
-			_, err := e.Schedule(time.Second, rec.task(id))
-			require.NoError(t, err)
+			arm(t, e, time.Second, rec.task(id))
 		}
 		advance(time.Second + c.Slack)
 		tasks := e.Close()
@@ -89,12 +85,11 @@ var closeCases = []testCase{
 	{"E5_Close_returns_a_task_reset_inside_Run", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var runs atomic.Int64
-		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			runs.Add(1)
 			assert.True(t, self.Reset(time.Second))
 			time.Sleep(time.Minute)
 		}))
-		require.NoError(t, err)
 		advance(time.Second + c.Slack + time.Second)
 		assert.Len(t, e.Close(), 1)
 		advance(time.Hour)
@@ -102,10 +97,8 @@ var closeCases = []testCase{
 	}},
 	{"E5_timers_have_ended_while_Close_waits", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		_, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
-		require.NoError(t, err)
-		pending, err := e.Schedule(time.Hour, rec.task(0))
-		require.NoError(t, err)
+		arm(t, e, time.Second, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
+		pending := arm(t, e, time.Hour, rec.task(0))
 		advance(time.Second + c.Slack)
 		returned := make(chan int)
 		go func() { returned <- len(e.Close()) }()
@@ -116,8 +109,7 @@ var closeCases = []testCase{
 	}},
 	{"E5_every_Close_waits_for_Run", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
-		_, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
-		require.NoError(t, err)
+		arm(t, e, time.Second, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
 		advance(time.Second + c.Slack)
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -133,8 +125,7 @@ var closeCases = []testCase{
 	{"E5_concurrent_Close_returns_each_task_once", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		for id := range 100 {
-			_, err := e.Schedule(time.Hour, rec.task(id))
-			require.NoError(t, err)
+			arm(t, e, time.Hour, rec.task(id))
 		}
 		var returned atomic.Int64
 		var wg sync.WaitGroup
@@ -146,17 +137,14 @@ var closeCases = []testCase{
 	}},
 	{"E5_Close_calls_EngineClosed_of_the_tasks_it_returns", func(t *caseT, c Config) {
 		e, log := newEngine(t, c, Options{}), new(closeLog)
-		ran, err := e.Schedule(time.Second, &handlerTask{log: log})
-		require.NoError(t, err)
+		ran := arm(t, e, time.Second, &handlerTask{log: log})
 		advance(time.Second + c.Slack)
-		stopped, err := e.Schedule(time.Minute, &handlerTask{log: log})
-		require.NoError(t, err)
+		stopped := arm(t, e, time.Minute, &handlerTask{log: log})
 		assert.True(t, stopped.Stop())
 		var pending []schedule.Task
 		for i := range 100 {
 			task := &handlerTask{log: log}
-			timer, err := e.Schedule(time.Duration(i+1)*time.Minute, task)
-			require.NoError(t, err)
+			timer := arm(t, e, time.Duration(i+1)*time.Minute, task)
 			task.closed = func() {
 				assert.False(t, timer.Reset(time.Second), "the engine is closed")
 				assert.False(t, timer.Stop())
@@ -166,8 +154,7 @@ var closeCases = []testCase{
 			}
 			pending = append(pending, task)
 		}
-		_, err = e.Schedule(time.Minute, newRecorder().task(0)) // no CloseHandler
-		require.NoError(t, err)
+		arm(t, e, time.Minute, newRecorder().task(0)) // no CloseHandler
 		assert.Len(t, e.Close(), 101)
 		assert.ElementsMatch(t, pending, log.all(), "one call for each task that Close returned")
 		assert.Empty(t, e.Close())
@@ -183,11 +170,9 @@ var closeCases = []testCase{
 			time.Sleep(time.Minute)
 			running.Store(false)
 		}
-		_, err := e.Schedule(time.Second, rearmed)
-		require.NoError(t, err)
+		arm(t, e, time.Second, rearmed)
 		waiting := &handlerTask{log: log, closed: rearmed.closed}
-		_, err = e.Schedule(time.Hour, waiting)
-		require.NoError(t, err)
+		arm(t, e, time.Hour, waiting)
 		advance(time.Second + c.Slack + time.Second)
 		assert.Len(t, e.Close(), 2)
 		assert.ElementsMatch(t, []schedule.Task{rearmed, waiting}, log.all())
@@ -196,12 +181,11 @@ var closeCases = []testCase{
 		var reported []any
 		e, log := newEngine(t, c, Options{OnPanic: func(v any) { reported = append(reported, v) }}), new(closeLog)
 		for i := range 10 {
-			_, err := e.Schedule(time.Hour, &handlerTask{log: log, closed: func() {
+			arm(t, e, time.Hour, &handlerTask{log: log, closed: func() {
 				if i%2 == 0 {
 					panic(i)
 				}
 			}})
-			require.NoError(t, err)
 		}
 		assert.Len(t, e.Close(), 10)
 		assert.Len(t, log.all(), 10)
@@ -210,8 +194,7 @@ var closeCases = []testCase{
 	{"E5_a_Goexit_in_EngineClosed_skips_no_other_task", func(t *caseT, c Config) {
 		e, log := newEngine(t, c, Options{}), new(closeLog)
 		for range 10 {
-			_, err := e.Schedule(time.Hour, &handlerTask{log: log, closed: runtime.Goexit})
-			require.NoError(t, err)
+			arm(t, e, time.Hour, &handlerTask{log: log, closed: runtime.Goexit})
 		}
 		go e.Close()
 		synctest.Wait()

@@ -24,14 +24,12 @@ var failureCases = []testCase{
 		}})
 		rec := newRecorder()
 		for id := range 10 {
-			_, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+			arm(t, e, time.Second, taskFunc(func(schedule.Timer) {
 				rec.record(id)
 				panic(id)
 			}))
-			require.NoError(t, err)
 		}
-		_, err := e.Schedule(time.Minute, rec.task(99))
-		require.NoError(t, err)
+		arm(t, e, time.Minute, rec.task(99))
 		advance(time.Minute + c.Slack)
 		assert.Len(t, rec.all(), 11)
 		assert.ElementsMatch(t, []any{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, reported)
@@ -39,28 +37,25 @@ var failureCases = []testCase{
 	{"a_Goexit_does_not_stop_the_engine", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		for id := range 10 {
-			_, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+			arm(t, e, time.Second, taskFunc(func(schedule.Timer) {
 				rec.record(id)
 				runtime.Goexit()
 			}))
-			require.NoError(t, err)
 		}
-		_, err := e.Schedule(time.Minute, rec.task(99))
-		require.NoError(t, err)
+		arm(t, e, time.Minute, rec.task(99))
 		advance(time.Minute + c.Slack)
 		assert.Len(t, rec.all(), 11)
 	}},
 	{"a_task_that_panics_or_exits_after_Reset_fires_again", func(t *caseT, c Config) {
 		for _, end := range []func(){func() { panic("after Reset") }, runtime.Goexit} {
 			e, rec := newEngine(t, c, Options{OnPanic: func(any) {}}), newRecorder()
-			_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+			arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 				rec.record(0)
 				if rec.count(0) < 3 {
 					self.Reset(time.Second)
 				}
 				end()
 			}))
-			require.NoError(t, err)
 			advance(time.Minute)
 			assert.Equal(t, 3, rec.count(0))
 		}

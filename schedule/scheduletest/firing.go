@@ -21,8 +21,7 @@ var firingCases = []testCase{
 		for id := range 2000 {
 			d := randomDelay(rng, time.Hour)
 			due = append(due, time.Since(rec.start)+d)
-			_, err := e.Schedule(d, rec.task(id))
-			require.NoError(t, err)
+			arm(t, e, d, rec.task(id))
 			if id%10 == 0 { // so that delays start anywhere within a tick
 				time.Sleep(randomDelay(rng, time.Second))
 			}
@@ -38,11 +37,9 @@ var firingCases = []testCase{
 	}},
 	{"E2_an_earlier_timer_wakes_the_engine", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		_, err := e.Schedule(time.Hour, rec.task(0))
-		require.NoError(t, err)
+		arm(t, e, time.Hour, rec.task(0))
 		advance(time.Minute)
-		_, err = e.Schedule(time.Second, rec.task(1))
-		require.NoError(t, err)
+		arm(t, e, time.Second, rec.task(1))
 		advance(time.Second + c.Slack)
 		assert.Equal(t, 1, rec.count(1))
 		assert.Equal(t, 0, rec.count(0))
@@ -50,12 +47,10 @@ var firingCases = []testCase{
 	{"E6_after_a_pause_timers_run_in_order", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		// A task that blocks delays the engine as a pause of the process does.
-		_, err := e.Schedule(time.Millisecond, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
-		require.NoError(t, err)
+		arm(t, e, time.Millisecond, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
 		step := max(10*c.Slack, time.Millisecond)
 		for _, id := range rand.New(rand.NewPCG(3, 4)).Perm(500) {
-			_, err := e.Schedule(time.Second+time.Duration(id)*step, rec.task(id))
-			require.NoError(t, err)
+			arm(t, e, time.Second+time.Duration(id)*step, rec.task(id))
 		}
 		advance(2 * time.Hour)
 
@@ -71,10 +66,8 @@ var firingCases = []testCase{
 			time.Sleep(time.Microsecond) // otherwise the clock of the bubble stops
 			self.Reset(-time.Hour)
 		})
-		timer, err := e.Schedule(0, hot)
-		require.NoError(t, err)
-		_, err = e.Schedule(time.Millisecond, rec.task(1))
-		require.NoError(t, err)
+		timer := arm(t, e, 0, hot)
+		arm(t, e, time.Millisecond, rec.task(1))
 		advance(time.Millisecond + 2*c.Slack + time.Millisecond)
 		assert.Equal(t, 1, rec.count(1))
 		timer.Stop()
@@ -83,12 +76,10 @@ var firingCases = []testCase{
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		soon := []time.Duration{0, -1, -time.Hour, math.MinInt64, 1}
 		for id, d := range soon {
-			_, err := e.Schedule(d, rec.task(id))
-			require.NoError(t, err)
+			arm(t, e, d, rec.task(id))
 		}
 		for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 200 * 365 * 24 * time.Hour} {
-			timer, err := e.Schedule(d, rec.task(99))
-			require.NoError(t, err)
+			timer := arm(t, e, d, rec.task(99))
 			defer func() { assert.True(t, timer.Stop(), "a timer of %v is still pending", d) }()
 		}
 		advance(1 + c.Slack)
@@ -102,8 +93,7 @@ var firingCases = []testCase{
 	{"E8_a_timer_of_a_century_fires", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		const century = 100 * 365 * 24 * time.Hour
-		_, err := e.Schedule(century, rec.task(0))
-		require.NoError(t, err)
+		arm(t, e, century, rec.task(0))
 		advance(century - 1)
 		assert.Equal(t, 0, rec.count(0))
 		advance(1 + c.Slack)
@@ -112,21 +102,18 @@ var firingCases = []testCase{
 	{"Run_receives_its_own_timer", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var got schedule.Timer
-		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) { got = self }))
-		require.NoError(t, err)
+		timer := arm(t, e, time.Second, taskFunc(func(self schedule.Timer) { got = self }))
 		advance(time.Second + c.Slack)
 		assert.Equal(t, timer, got)
 	}},
 	{"a_task_may_schedule_and_stop_others", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		victim, err := e.Schedule(time.Hour, rec.task(0))
-		require.NoError(t, err)
-		_, err = e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+		victim := arm(t, e, time.Hour, rec.task(0))
+		arm(t, e, time.Second, taskFunc(func(schedule.Timer) {
 			assert.True(t, victim.Stop())
 			_, err := e.Schedule(time.Second, rec.task(1))
 			assert.NoError(t, err)
 		}))
-		require.NoError(t, err)
 		advance(2 * time.Hour)
 		assert.Equal(t, 0, rec.count(0))
 		assert.Equal(t, 1, rec.count(1))

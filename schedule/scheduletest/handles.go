@@ -18,8 +18,7 @@ import (
 var stopCases = []testCase{
 	{"E3_Stop_of_a_pending_timer", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, rec.task(0))
-		require.NoError(t, err)
+		timer := arm(t, e, time.Second, rec.task(0))
 		other := timer
 		assert.True(t, timer.Stop(), "the first Stop prevents the Run")
 		assert.False(t, other.Stop(), "a copy of the handle is the same timer")
@@ -29,8 +28,7 @@ var stopCases = []testCase{
 	}},
 	{"E3_Stop_of_a_fired_timer", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, rec.task(0))
-		require.NoError(t, err)
+		timer := arm(t, e, time.Second, rec.task(0))
 		advance(time.Second + c.Slack)
 		assert.False(t, timer.Stop())
 		assert.False(t, timer.Reset(0), "Reset after the timer has fired")
@@ -41,14 +39,12 @@ var stopCases = []testCase{
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		var stale []schedule.Timer
 		for range 3000 {
-			timer, err := e.Schedule(time.Hour, rec.task(0))
-			require.NoError(t, err)
+			timer := arm(t, e, time.Hour, rec.task(0))
 			stale = append(stale, timer)
 			require.True(t, timer.Stop())
 		}
 		for id := range 100 {
-			_, err := e.Schedule(time.Second, rec.task(1+id))
-			require.NoError(t, err)
+			arm(t, e, time.Second, rec.task(1+id))
 		}
 		for _, timer := range stale {
 			assert.False(t, timer.Stop())
@@ -60,24 +56,22 @@ var stopCases = []testCase{
 	{"E3_Stop_inside_Run_is_final", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		runs := 0
-		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			runs++
 			assert.False(t, self.Stop(), "Stop cannot prevent a Run that has begun")
 			assert.False(t, self.Reset(time.Second), "Reset after Stop")
 		}))
-		require.NoError(t, err)
 		advance(time.Hour)
 		assert.Equal(t, 1, runs)
 	}},
 	{"E3_Stop_during_Run_from_elsewhere_is_final", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var runs atomic.Int64
-		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			runs.Add(1)
 			time.Sleep(time.Minute)
 			assert.False(t, self.Reset(time.Second), "Reset after Stop from elsewhere")
 		}))
-		require.NoError(t, err)
 		advance(time.Second + c.Slack + time.Second)
 		assert.False(t, timer.Stop())
 		advance(time.Hour)
@@ -86,13 +80,12 @@ var stopCases = []testCase{
 	{"E3_Stop_undoes_a_Reset_inside_Run", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		runs := 0
-		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			runs++
 			assert.True(t, self.Reset(time.Second))
 			assert.True(t, self.Stop(), "Stop prevents the next Run")
 			assert.False(t, self.Reset(time.Second))
 		}))
-		require.NoError(t, err)
 		advance(time.Hour)
 		assert.Equal(t, 1, runs)
 	}},
@@ -101,8 +94,7 @@ var stopCases = []testCase{
 		block(t, e, c)
 		var due []schedule.Timer
 		for id := range 300 {
-			timer, err := e.Schedule(time.Second, rec.task(id))
-			require.NoError(t, err)
+			timer := arm(t, e, time.Second, rec.task(id))
 			due = append(due, timer)
 		}
 		advance(time.Minute) // all timers are due, and none has run
@@ -184,8 +176,7 @@ var stopCases = []testCase{
 		rng := rand.New(rand.NewPCG(9, 7))
 		for id := range timers {
 			d := time.Duration(rng.Int64N(3)) * max(c.Slack, time.Millisecond)
-			timer, err := e.Schedule(d, taskFunc(func(schedule.Timer) { ran[id].Add(1) }))
-			require.NoError(t, err)
+			timer := arm(t, e, d, taskFunc(func(schedule.Timer) { ran[id].Add(1) }))
 			scheduled <- func() {
 				if timer.Stop() {
 					stopped[id].Add(1)
@@ -217,8 +208,7 @@ var resetCases = []testCase{
 			{time.Second, 200 * 24 * time.Hour},
 		} {
 			e, rec := newEngine(t, c, Options{}), newRecorder()
-			timer, err := e.Schedule(tc.first, rec.task(0))
-			require.NoError(t, err)
+			timer := arm(t, e, tc.first, rec.task(0))
 			time.Sleep(time.Millisecond)
 			due := time.Since(rec.start) + max(tc.second, 0)
 			require.True(t, timer.Reset(tc.second))
@@ -231,8 +221,7 @@ var resetCases = []testCase{
 	}},
 	{"E4_a_timer_that_is_reset_often_fires_once", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Minute, rec.task(0))
-		require.NoError(t, err)
+		timer := arm(t, e, time.Minute, rec.task(0))
 		for range 1000 {
 			time.Sleep(time.Second)
 			require.True(t, timer.Reset(time.Minute))
@@ -244,14 +233,13 @@ var resetCases = []testCase{
 	}},
 	{"E4_Reset_inside_Run", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			rec.record(0)
 			if rec.count(0) < 5 {
 				assert.True(t, self.Reset(time.Hour), "the first Reset")
 				assert.True(t, self.Reset(time.Second), "the second Reset")
 			}
 		}))
-		require.NoError(t, err)
 		advance(time.Hour)
 		runs := rec.all()
 		require.Len(t, runs, 5)
@@ -264,13 +252,12 @@ var resetCases = []testCase{
 	}},
 	{"E4_Reset_during_Run_from_elsewhere", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, taskFunc(func(schedule.Timer) {
+		timer := arm(t, e, time.Second, taskFunc(func(schedule.Timer) {
 			rec.record(0)
 			if rec.count(0) == 1 {
 				time.Sleep(time.Minute)
 			}
 		}))
-		require.NoError(t, err)
 		advance(time.Second + c.Slack + time.Second)
 		assert.True(t, timer.Reset(time.Second), "Run is in progress")
 		advance(30 * time.Second)
@@ -340,7 +327,7 @@ var resetCases = []testCase{
 		}
 		none(schedule.Timer{}, "the zero Timer")
 		goOn, runs, next := make(chan struct{}), 0, time.Time{}
-		timer, err := e.Schedule(time.Minute, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Minute, taskFunc(func(self schedule.Timer) {
 			if runs++; runs < 3 {
 				none(self, "Run has begun")
 				assert.True(t, self.Reset(time.Hour))
@@ -351,7 +338,6 @@ var resetCases = []testCase{
 				<-goOn
 			}
 		}))
-		require.NoError(t, err)
 		due(timer, time.Minute)
 		for _, d := range []time.Duration{100 * 24 * time.Hour, time.Second, 1} {
 			require.True(t, timer.Reset(d))
@@ -373,12 +359,10 @@ var resetCases = []testCase{
 		goOn <- struct{}{}
 		advance(time.Hour)
 		none(timer, "stopped")
-		timer, err = e.Schedule(0, taskFunc(func(schedule.Timer) {}))
-		require.NoError(t, err)
+		timer = arm(t, e, 0, taskFunc(func(schedule.Timer) {}))
 		advance(1 + c.Slack)
 		none(timer, "fired")
-		timer, err = e.Schedule(time.Hour, taskFunc(func(schedule.Timer) {}))
-		require.NoError(t, err)
+		timer = arm(t, e, time.Hour, taskFunc(func(schedule.Timer) {}))
 		next = due(timer, time.Hour)
 		advance(time.Minute)
 		same("another minute has passed")
@@ -415,14 +399,13 @@ var resetCases = []testCase{
 	{"E4_Run_of_one_timer_never_overlaps_itself", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		var inside, runs atomic.Int64
-		timer, err := e.Schedule(time.Millisecond, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Millisecond, taskFunc(func(self schedule.Timer) {
 			runs.Add(1)
 			assert.EqualValues(t, 1, inside.Add(1))
 			self.Reset(time.Millisecond) // due before this Run ends
 			time.Sleep(time.Second)
 			inside.Add(-1)
 		}))
-		require.NoError(t, err)
 		advance(10 * time.Second)
 		timer.Stop()
 		assert.Greater(t, runs.Load(), int64(3))
@@ -438,8 +421,7 @@ func block(t *caseT, e Engine, c Config) {
 		t.Skip("a due timer never waits for a worker")
 	}
 	for range c.workers() {
-		_, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
-		require.NoError(t, err)
+		arm(t, e, 0, taskFunc(func(schedule.Timer) { time.Sleep(time.Hour) }))
 	}
 	advance(c.Slack + 1)
 }

@@ -19,8 +19,7 @@ import (
 // testRealTime runs timers on the real clock while all CPUs are busy. It checks that no
 // timer fires early and that none is lost. It does not check how late they fire.
 func testRealTime(outer *testing.T, c Config) {
-	t := &caseT{T: outer, report: new(report)}
-	defer t.report.print(outer)
+	t := &caseT{T: outer, outer: outer}
 	const callers, each, longest = 4, 2000, 200 * time.Millisecond
 	defer busyCPUs()()
 	e := newEngine(t, c, Options{})

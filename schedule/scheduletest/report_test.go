@@ -90,14 +90,14 @@ func TestBrokenEngine(t *testing.T) {
 	})
 }
 
-// Broken engines fail the cases that their faults affect, in a few lines each, and do not
+// Broken engines fail the cases that their faults affect, with one failure each, and do not
 // end the test binary.
 func TestAFailureIsShort(t *testing.T) {
 	for name, want := range map[string][]string{
 		"early": {
-			`E1E2_fires_within_its_slack .*\n.*\n(.*\n){0,5}.*timer \d+ fired early\n(.*\n){0,3}.*and \d+ more failures`,
+			`E1E2_fires_within_its_slack .*\n(.*\n){0,12}.*timer \d+ fired early\n`,
 			`E1_never_early_on_busy_CPUs`,
-			`seed_0 .*\n.*operation \d+, \+.*: wrong deadline\n.*replay: go test -run`,
+			`seed_0 .*\n(.*\n)?.*operation \d+, \+.*: wrong deadline\n.*replay: go test -run`,
 		},
 		"forgetful": {`E5_Close_returns_pending_tasks (.*\n)+?.*tasks that Close did not return`},
 		"stuck": {
@@ -122,11 +122,7 @@ func TestAFailureIsShort(t *testing.T) {
 				assert.Regexp(t, pattern, out)
 			}
 			for _, failure := range strings.Split(out, "--- FAIL: ")[1:] {
-				lines := strings.Split(strings.TrimSpace(failure), "\n")
-				assert.LessOrEqual(t, len(lines)-1, 10+1, "%s", failure) // the last one has FAIL, too
-				for _, line := range lines {
-					assert.Less(t, len(line), 300)
-				}
+				assert.LessOrEqual(t, strings.Count(failure, "Error Trace:"), 1, "%s", failure)
 			}
 		})
 	}

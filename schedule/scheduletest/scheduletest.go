@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -99,7 +100,7 @@ func (c Config) check(t testing.TB) {
 	}
 }
 
-// Test runs the suite. A case that fails reports its first failure in at most ten lines.
+// Test runs the suite. A case that fails reports its first failure.
 // The page [writing an engine] lists the usual mistake behind each failing case.
 //
 // [writing an engine]: https://github.com/leasewheel/leasewheel/blob/main/docs/EXTENDING.md#a-timer-engine
@@ -137,6 +138,14 @@ func newEngine(t *caseT, c Config, o Options) Engine {
 	e := c.New(t.T, o)
 	t.Cleanup(func() { e.Close() })
 	return e
+}
+
+// arm schedules a task.
+func arm(t *caseT, e Engine, d time.Duration, task schedule.Task) schedule.Timer {
+	t.Helper()
+	timer, err := e.Schedule(d, task)
+	require.NoError(t, err)
+	return timer
 }
 
 // taskFunc is a Task that calls a function.

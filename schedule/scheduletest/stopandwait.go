@@ -4,11 +4,9 @@ package scheduletest
 
 import (
 	"runtime"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/schedule"
 )
@@ -16,8 +14,7 @@ import (
 var stopAndWaitCases = []testCase{
 	{"E3_StopAndWait_of_a_pending_timer", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, rec.task(0))
-		require.NoError(t, err)
+		timer := arm(t, e, time.Second, rec.task(0))
 		assert.True(t, timer.StopAndWait())
 		assert.False(t, timer.StopAndWait())
 		advance(time.Hour)
@@ -26,12 +23,11 @@ var stopAndWaitCases = []testCase{
 	{"E3_StopAndWait_waits_for_Run", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		over := false // no lock: StopAndWait synchronizes the accesses
-		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			time.Sleep(time.Minute)
 			assert.False(t, self.Reset(time.Second), "Reset after Stop from elsewhere")
 			over = true
 		}))
-		require.NoError(t, err)
 		advance(time.Second + c.Slack + time.Second)
 		start := time.Now()
 		assert.False(t, timer.StopAndWait(), "Run has begun")
@@ -41,12 +37,11 @@ var stopAndWaitCases = []testCase{
 	}},
 	{"E3_StopAndWait_undoes_a_Reset_inside_Run", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			rec.record(0)
 			assert.True(t, self.Reset(time.Hour))
 			time.Sleep(time.Minute)
 		}))
-		require.NoError(t, err)
 		advance(time.Second + c.Slack + time.Second)
 		assert.True(t, timer.StopAndWait(), "StopAndWait prevents the next Run")
 		advance(2 * time.Hour)
@@ -55,19 +50,17 @@ var stopAndWaitCases = []testCase{
 	{"E3_StopAndWait_of_a_Run_that_panics_or_exits", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{OnPanic: func(any) {}})
 		for _, fail := range []func(){func() { panic("oops") }, runtime.Goexit} {
-			timer, err := e.Schedule(0, taskFunc(func(schedule.Timer) {
+			timer := arm(t, e, 0, taskFunc(func(schedule.Timer) {
 				time.Sleep(time.Minute)
 				fail()
 			}))
-			require.NoError(t, err)
 			advance(c.Slack + time.Second)
 			assert.False(t, timer.StopAndWait())
 		}
 	}},
 	{"E3_StopAndWait_by_many_goroutines_during_Close", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
-		timer, err := e.Schedule(0, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
-		require.NoError(t, err)
+		timer := arm(t, e, 0, taskFunc(func(schedule.Timer) { time.Sleep(time.Minute) }))
 		advance(c.Slack + time.Second)
 		ends := make(chan time.Duration, 11)
 		start := time.Now()
@@ -88,7 +81,7 @@ var stopAndWaitCases = []testCase{
 	{"E4_a_timer_reset_during_Run_fires_after_that_Run", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()
 		var running bool // no lock: the Runs of one timer do not overlap
-		timer, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
+		timer := arm(t, e, time.Second, taskFunc(func(self schedule.Timer) {
 			assert.False(t, running, "the Runs of a timer overlap")
 			running = true
 			rec.record(0)
@@ -98,21 +91,9 @@ var stopAndWaitCases = []testCase{
 			time.Sleep(time.Minute)
 			running = false
 		}))
-		require.NoError(t, err)
 		advance(30 * time.Second)
 		assert.True(t, timer.Reset(time.Second), "from elsewhere")
 		advance(time.Hour)
 		assert.Equal(t, 3, rec.count(0))
-	}},
-	{"E4_Close_returns_a_task_reset_inside_Run", func(t *caseT, c Config) {
-		e := newEngine(t, c, Options{})
-		_, err := e.Schedule(time.Second, taskFunc(func(self schedule.Timer) {
-			assert.True(t, self.Reset(time.Second))
-			time.Sleep(time.Minute)
-		}))
-		require.NoError(t, err)
-		advance(time.Second + c.Slack + time.Second)
-		assert.Len(t, e.Close(), 1)
-		synctest.Wait()
 	}},
 }
