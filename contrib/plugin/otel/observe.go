@@ -4,51 +4,59 @@ package leaseotel
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/schedule"
 )
 
-// observe returns the callback that reads Stats. It does no IO.
-func (t *Telemetry) observe(i observed) metric.Callback {
-	attributes := func(more ...attribute.KeyValue) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(append(more, t.store)...))
+// register makes each collection read Stats, which does no IO.
+func (t *Telemetry) register(meter metric.Meter) (metric.Registration, error) {
+	made := make(map[string]metric.Observable) // by name
+	for _, f := range slices.Concat(observe.OfClient(lock.Stats{}), observe.OfEngine(schedule.Stats{})) {
+		if made[f.OTel] != nil { // it has several outcomes
+			continue
+		}
+		name, unit, help := "leasewheel."+f.OTel, metric.WithUnit(f.Unit), metric.WithDescription(f.Help)
+		var err error
+		switch f.Kind {
+		case observe.Level:
+			made[f.OTel], err = meter.Int64ObservableUpDownCounter(name, unit, help)
+		case observe.Counter:
+			made[f.OTel], err = meter.Int64ObservableCounter(name, unit, help)
+		case observe.Seconds:
+			made[f.OTel], err = meter.Float64ObservableGauge(name, unit, help)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	store := attributes()
-	outcome := func(name string) metric.MeasurementOption {
-		return attributes(attribute.String("leasewheel.outcome", name))
+	report := func(o metric.Observer, figures []observe.Figure, more ...attribute.KeyValue) {
+		for _, f := range figures {
+			of := more
+			if f.Outcome != "" {
+				of = []attribute.KeyValue{keyOutcome.String(f.Outcome)}
+			}
+			switch instrument := made[f.OTel].(type) {
+			case metric.Int64Observable:
+				o.ObserveInt64(instrument, int64(f.Value), t.with(of...))
+			case metric.Float64Observable:
+				o.ObserveFloat64(instrument, f.Value, t.with(of...))
+			}
+		}
 	}
-	renewed, notOwned, unknown := outcome("renewed"), outcome("not_owned"), outcome("unknown")
-	enough, tooFew, unanswered := outcome("enough"), outcome("too_few"), outcome("unanswered")
-	return func(_ context.Context, o metric.Observer) error {
+	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		if c := t.client.Load(); c != nil {
-			s := c.Stats()
-			r := s.Renewal
-			o.ObserveInt64(i.waiter, int64(s.Waiting), store)
-			o.ObserveInt64(i.held, int64(r.Held), store)
-			o.ObserveInt64(i.due, int64(r.Due), store)
-			o.ObserveInt64(i.inFlight, int64(r.InFlight), store)
-			o.ObserveInt64(i.pending, int64(s.Releasing), store)
-			o.ObserveInt64(i.leases, int64(r.Renewed), renewed)
-			o.ObserveInt64(i.leases, int64(r.NotOwned), notOwned)
-			o.ObserveInt64(i.leases, int64(r.Unknown), unknown)
-			o.ObserveInt64(i.replicas, int64(s.Replicas.Enough), enough)
-			o.ObserveInt64(i.replicas, int64(s.Replicas.TooFew), tooFew)
-			o.ObserveInt64(i.replicas, int64(s.Replicas.Unanswered), unanswered)
-			o.ObserveInt64(i.drops, int64(r.DroppedHooks), store)
-			o.ObserveInt64(i.logDrops, int64(r.DroppedLogs), store)
-			o.ObserveFloat64(i.age, r.Oldest.Seconds(), store)
+			report(o, observe.OfClient(c.Stats()))
 		}
 		if e := t.engine.Load(); e != nil {
-			s, engine := e.Stats(), attributes(attribute.String("leasewheel.engine", e.Label))
-			o.ObserveInt64(i.timers, int64(s.Pending), engine)
-			o.ObserveInt64(i.fired, int64(s.Fired), engine)
-			o.ObserveInt64(i.panics, int64(s.Panics), engine)
-			o.ObserveInt64(i.timerLogDrops, int64(s.DroppedLogs), engine)
-			o.ObserveInt64(i.wakeups, int64(s.Wakeups), engine)
-			o.ObserveFloat64(i.lateMax, s.LateMax.Seconds(), engine)
-			o.ObserveFloat64(i.taskMax, s.LongestTask.Seconds(), engine)
+			report(o, observe.OfEngine(e.Stats()), attribute.String("leasewheel.engine", e.Label))
 		}
 		return nil
-	}
+	}, slices.Collect(maps.Values(made))...)
 }

@@ -44,11 +44,7 @@ func New(o *Options) (*Telemetry, error) {
 	if t.instruments, err = newInstruments(meter); err != nil {
 		return nil, err
 	}
-	observed, err := newObserved(meter)
-	if err != nil {
-		return nil, err
-	}
-	if t.callback, err = meter.RegisterCallback(t.observe(observed), observed.all...); err != nil {
+	if t.callback, err = t.register(meter); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -20,7 +20,8 @@ type Metrics struct {
 	batchSize             prometheus.Histogram
 	losses, transitions   *prometheus.CounterVec
 	leading               *prometheus.GaugeVec
-	snapshot              snapshotDescs
+	figures               map[string]*prometheus.Desc // by name
+	lateness              *prometheus.Desc
 	client                atomic.Pointer[lock.Client]    // nil before Watch
 	engine                atomic.Pointer[observe.Engine] // nil: there is none, or it has no Stats
 	vectors               []prometheus.Collector         // all metrics that hooks change
@@ -55,11 +56,11 @@ func New(o *Options) (*Metrics, error) {
 		hold: histogram("leasewheel_lock_hold_duration_seconds", "How long locks were held.",
 			opts.HoldBuckets, append([]string{"kind", "end"}, named...)...),
 		margin: histogram("leasewheel_lease_loss_margin_seconds", "Time from the notice of a loss to the earliest end of the lease; 0 if the notice came too late.",
-			marginBuckets, "reason"),
+			observe.MarginBuckets, "reason"),
 		batchTook: histogram("leasewheel_renewal_batch_duration_seconds", "Duration of calls that renew a batch of leases.",
-			batchBuckets, "error_type"),
+			observe.BatchBuckets, "error_type"),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "leasewheel_renewal_batch_size", Help: "Leases in a batch of renewals.", ConstLabels: constant, Buckets: sizeBuckets,
+			Name: "leasewheel_renewal_batch_size", Help: "Leases in a batch of renewals.", ConstLabels: constant, Buckets: observe.SizeBuckets,
 		}),
 		losses: counter("leasewheel_lease_losses_total", "Locks whose lease ended before they were unlocked. The reason limit_reached is no failure.",
 			append([]string{"kind", "reason"}, named...)...),
@@ -67,7 +68,8 @@ func New(o *Options) (*Metrics, error) {
 		leading: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "leasewheel_election_leading", Help: "Whether this client leads.", ConstLabels: constant,
 		}, named),
-		snapshot: newSnapshotDescs(constant),
+		figures:  newFigures(constant),
+		lateness: prometheus.NewDesc("leasewheel_renewal_lateness_seconds", "How late renewals were sent.", nil, constant),
 		batches:  make(map[string]prometheus.Observer),
 		margins:  make(map[string]prometheus.Observer),
 	}
@@ -104,7 +106,10 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, v := range m.vectors {
 		v.Describe(ch)
 	}
-	m.snapshot.describe(ch)
+	for _, desc := range m.figures {
+		ch <- desc
+	}
+	ch <- m.lateness
 }
 
 // Collect implements [prometheus.Collector]. It reads Client.Stats and does no IO.
@@ -113,9 +118,12 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		v.Collect(ch)
 	}
 	if c := m.client.Load(); c != nil {
-		m.snapshot.collect(ch, c.Stats())
+		s := c.Stats()
+		m.send(ch, observe.OfClient(s))
+		late := s.Renewal.Late
+		ch <- prometheus.MustNewConstHistogram(m.lateness, late.Count(), late.Sum().Seconds(), cumulated(late, observe.LatenessBuckets))
 	}
 	if e := m.engine.Load(); e != nil {
-		m.snapshot.collectEngine(ch, e.Label, e.Stats())
+		m.send(ch, observe.OfEngine(e.Stats()), e.Label)
 	}
 }

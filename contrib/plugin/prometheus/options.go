@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/contrib/plugin/internal/observe"
 )
 
 // Options configure Metrics. A nil *Options and zero fields mean the defaults.
@@ -31,16 +33,6 @@ type Options struct {
 
 const defaultStore = "default"
 
-var (
-	defaultAcquireBuckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60}
-	defaultHoldBuckets    = []float64{0.01, 0.1, 1, 10, 60, 600, 3600}
-
-	marginBuckets   = []float64{0, 0.01, 0.1, 1, 5, 10, 30, 60}
-	batchBuckets    = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}
-	sizeBuckets     = []float64{1, 8, 64, 256, 1024, 4096}
-	latenessBuckets = []float64{0.001, 0.01, 0.1, 0.5, 1, 5, 10, 60}
-)
-
 // withDefaults returns a copy of the options with the defaults. The error names a bad field.
 func (o *Options) withDefaults() (Options, error) {
 	if o == nil {
@@ -51,10 +43,10 @@ func (o *Options) withDefaults() (Options, error) {
 		opts.Store = defaultStore
 	}
 	if len(opts.AcquireBuckets) == 0 {
-		opts.AcquireBuckets = defaultAcquireBuckets
+		opts.AcquireBuckets = observe.AcquireBuckets
 	}
 	if len(opts.HoldBuckets) == 0 {
-		opts.HoldBuckets = defaultHoldBuckets
+		opts.HoldBuckets = observe.HoldBuckets
 	}
 	if !utf8.ValidString(opts.Store) {
 		return opts, fmt.Errorf("leaseprom: Options.Store is not valid UTF-8: %q", opts.Store)
