@@ -63,30 +63,30 @@ func shell(t *testing.T, folder string, env []string, name string, args ...strin
 	return string(out)
 }
 
-// TestConsumer does what users do first: go get of each public module in an empty module, a program
-// of a few lines, and go install of the command.
+// TestConsumer does what users do first: go get of each public module in an empty module, a program that
+// imports it, which is the quickstart for the core, and go install of the command.
 func TestConsumer(t *testing.T) {
 	c := newConsumer(t)
 	core := c.r.modules[0]
 	for _, m := range c.r.public() {
 		t.Run(m.rel, func(t *testing.T) {
 			t.Parallel()
-			program, replace, with := filepath.Join("testdata", m.rel, "main.go"), "", ""
+			program := "package main\n\nimport _ \"" + m.path + "\"\n\nfunc main() {}\n"
 			if m.rel == "." {
-				program, replace, with = "../../examples/quickstart/main.go", "localhost:6379", testredis.Start(t).Addr()
+				text, err := os.ReadFile("../../examples/quickstart/main.go")
+				require.NoError(t, err)
+				program = strings.ReplaceAll(string(text), "localhost:6379", testredis.Start(t).Addr())
 			}
-			text, err := os.ReadFile(program)
-			require.NoError(t, err, "each public module needs a program")
 			folder := t.TempDir()
-			require.Contains(t, string(text), replace)
-			require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(strings.ReplaceAll(string(text), replace, with)), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600))
 			shell(t, folder, c.env, "go", "mod", "init", "example.com/consumer")
 			shell(t, folder, c.env, "go", "get", m.path+"@"+tested)
 			shell(t, folder, c.env, "go", "build", "-ldflags=-s -w", "-o", "program", ".")
-			cmd := exec.CommandContext(t.Context(), filepath.Join(folder, "program"))
-			out, err := cmd.CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), filepath.Join(folder, "program")).CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			assert.Regexp(t, `(?m)(: true|token \d+)$`, string(out))
+			if m.rel == "." {
+				assert.Regexp(t, `(?m)token \d+$`, string(out))
+			}
 
 			mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
 			require.NoError(t, err)
