@@ -32,12 +32,11 @@
 // another, and must not block. [schedule.AfterFunc] runs a function in its own
 // goroutine, and Options.Executor runs every task wherever you choose.
 //
-// The page [timers] compares the engines. The program [idleconns] is a
-// server that uses a wheel.
+// The page [timers] compares the engines. The program [timeouts] uses a wheel.
 //
 // [benchmarks]: https://github.com/leasewheel/leasewheel/blob/main/docs/BENCHMARKS.md#timer-engines
 // [timers]: https://github.com/leasewheel/leasewheel/blob/main/docs/TIMERS.md
-// [idleconns]: https://github.com/leasewheel/leasewheel/blob/main/examples/idleconns/main.go
+// [timeouts]: https://github.com/leasewheel/leasewheel/blob/main/examples/timeouts/main.go
 package wheel
 
 import (
