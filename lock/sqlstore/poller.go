@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
@@ -26,74 +24,16 @@ const (
 // poller asks the database for all queued waiters of a store: whether their locks are free or were handed
 // over, with one read for many keys, and to extend their places, with one statement for many that locks
 // no row of a lock, but now and then one that skips the rows that others have locked. Its goroutine runs while there are queued waiters.
+//
+// A client has one waiter for a key, so a store has as many as it has clients.
 type poller struct {
 	kick chan struct{}  // has an element if something may be due earlier
 	runs sync.WaitGroup // of the goroutine
 
-	mu      sync.Mutex           // guards all below, and the fields of waiter that name it
-	waiters map[string]*waiter   // the calls of Wait, by owner
-	queues  map[string]*ownQueue // by key
+	mu      sync.Mutex         // guards all below, and the fields of waiter that name it
+	waiters map[string]*waiter // the calls of Wait, by owner
 	running bool
 	closed  bool // it never runs again
-	turns   map[string]*turn
-}
-
-// turn is had by one waiter of a key at a time, which asks in a transaction. So the waiters of a process make one
-// transaction wait for the row, and renewals of the holder wait for few others.
-type turn struct {
-	taken chan struct{} // has an element while a waiter has the turn
-
-	// The mutex of the poller guards all below.
-	n      int           // waiters that have the turn or want it
-	failed chan struct{} // closed, and replaced, after a request without an answer
-	err    error         // of the latest such request
-}
-
-// take waits for the turn of a key. It returns an error if the request of the waiter before has none: the
-// next ones would wait as long. The returned function gives the turn back, with the error of the request.
-func (p *poller) take(ctx context.Context, key string) (giveBack func(err error), err error) {
-	p.mu.Lock()
-	t := p.turns[key]
-	if t == nil {
-		t = &turn{taken: make(chan struct{}, 1), failed: make(chan struct{})}
-		p.turns[key] = t
-	}
-	t.n++
-	failed := t.failed
-	p.mu.Unlock()
-	leave := func(failure error) (latest error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if failure != nil {
-			t.err = failure
-			close(t.failed)
-			t.failed = make(chan struct{})
-		}
-		if t.n--; t.n == 0 {
-			delete(p.turns, key)
-		}
-		return t.err
-	}
-	select {
-	case t.taken <- struct{}{}:
-		return func(err error) {
-			if isAnswer(err) || ctx.Err() != nil { // the waiter has given up
-				err = nil
-			}
-			_ = leave(err)
-			<-t.taken
-		}, nil
-	case <-failed:
-		return nil, driver.NotSent.Error(leave(nil))
-	case <-ctx.Done():
-		_ = leave(nil)
-		return nil, driver.NotSent.Error(context.Cause(ctx))
-	}
-}
-
-func (p *poller) init() {
-	p.kick = make(chan struct{}, 1)
-	p.waiters, p.queues, p.turns = make(map[string]*waiter), make(map[string]*ownQueue), make(map[string]*turn)
 }
 
 // stop waits for the goroutine, which must be about to end.
@@ -102,26 +42,6 @@ func (p *poller) stop() {
 	p.closed = true
 	p.mu.Unlock()
 	p.runs.Wait()
-}
-
-// ownQueue is the waiters of this store for one key, in the order of their places as far as that is known.
-type ownQueue struct {
-	key     string
-	waiters []*waiter
-	ahead   int // live places before the first of them
-	pollAt  time.Time
-	place   time.Duration // the longest of their places
-
-	pace    time.Duration // for how long holders keep the lock lately; 0 if that is not known
-	token   int64         // of the grant that the latest read has found; 0 before the first read
-	counted int           // how many places were ahead when they were counted
-	since   int64         // the token at that time
-}
-
-// placeItem is a place that is to be extended.
-type placeItem struct {
-	key, owner []byte
-	w          *waiter
 }
 
 // lockState is what a row says of a lock.
@@ -138,32 +58,23 @@ func (s *Store) queued(w *waiter, sent time.Time, a answer, channel string) (fir
 	p := &s.poller
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q := p.queues[w.request.Key]
-	if q == nil {
-		q = &ownQueue{key: w.request.Key, ahead: a.ahead, pollAt: sent.Add(time.Hour)}
-		p.queues[q.key] = q
-	}
-	if !slices.Contains(q.waiters, w) {
-		q.waiters, first = append(q.waiters, w), true
+	if first = !w.queued; first {
+		w.queued, w.pollAt = true, sent.Add(time.Hour)
 	}
 	if a.entered {
-		w.entered, w.ahead, w.number, w.channel = true, a.ahead, 0, channel
+		w.entered, w.ahead, w.channel = true, a.ahead, channel
 		w.extendAt = jittered(sent, w.extendEvery())
-		if q.waiters[0] == w {
-			q.ahead = a.ahead
-		}
 	}
 	w.lastAnswer = time.Now()
-	q.place = max(q.place, w.place)
-	if q.pace == 0 {
-		q.pace = time.Duration(a.age) * time.Microsecond
+	if w.pace == 0 {
+		w.pace = time.Duration(a.age) * time.Microsecond
 	}
 	left := time.Duration(a.left) * time.Millisecond
 	if a.guarded { // nobody tells that the transaction has ended
 		left = s.options.PollInterval
 	}
-	if at := s.nextPoll(q, left); at.Before(q.pollAt) {
-		q.pollAt = at
+	if at := s.nextPoll(w, left); at.Before(w.pollAt) {
+		w.pollAt = at
 	}
 	switch {
 	case p.running:
@@ -175,42 +86,30 @@ func (s *Store) queued(w *waiter, sent time.Time, a answer, channel string) (fir
 	return first
 }
 
-// unqueue removes a waiter from the queue of its key. The caller holds mu.
-func (p *poller) unqueue(w *waiter) {
-	q := p.queues[w.request.Key]
-	if q == nil {
-		return
-	}
-	q.waiters = slices.DeleteFunc(q.waiters, func(other *waiter) bool { return other == w })
-	if len(q.waiters) == 0 {
-		delete(p.queues, q.key)
-	}
-}
-
-// nextPoll returns when the row of a key is read again: the sooner, the fewer waiters are before those of this store and
+// nextPoll returns when the row of a waiter's key is read again: the sooner, the fewer waiters are before it and
 // the shorter holders keep the lock lately, and as soon as the lease in the way ends. With a channel on which
-// waiters are told, only the latter.
-func (s *Store) nextPoll(q *ownQueue, left time.Duration) time.Time {
+// the waiter is told, only the latter.
+func (s *Store) nextPoll(w *waiter, left time.Duration) time.Time {
 	now := time.Now()
-	at := now.Add(q.place)
-	if q.waiters[0].channel == "" {
-		at = jittered(now, s.pollEvery(q))
+	at := now.Add(w.place)
+	if w.channel == "" {
+		at = jittered(now, s.pollEvery(w))
 	}
-	if end := now.Add(max(left, 0) + expiryDelay); q.ahead == 0 && end.Before(at) {
+	if end := now.Add(max(left, 0) + expiryDelay); w.ahead == 0 && end.Before(at) {
 		at = end
 	}
 	return at
 }
 
-// pollEvery returns the time between two reads for the waiters of this store. The reads of all stores together are a small
+// pollEvery returns the time between two reads for a waiter. The reads of all stores together are a small
 // multiple of the hand-overs, because the time grows with the number of waiters before.
-func (s *Store) pollEvery(q *ownQueue) time.Duration {
-	ahead := time.Duration(min(q.ahead, 10_000))
+func (s *Store) pollEvery(w *waiter) time.Duration {
+	ahead := time.Duration(min(w.ahead, 10_000))
 	slow := s.options.PollInterval * (ahead + 1)
-	if q.pace == 0 {
+	if w.pace == 0 {
 		return slow
 	}
-	return min(slow, max(q.pace*max(2*(ahead-1), 1)/8, minPace))
+	return min(slow, max(w.pace*max(2*(ahead-1), 1)/8, minPace))
 }
 
 // jittered returns an instant after some time, less up to a tenth of it, so that processes that came at the same
@@ -223,12 +122,12 @@ func (s *Store) poll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		keys, places, patience, next := p.due(time.Now())
+		read, extend, patience, next := p.due(time.Now())
 		switch {
 		case next.IsZero():
 			return
-		case len(keys) > 0 || len(places) > 0:
-			s.pollDue(keys, places, patience)
+		case len(read) > 0 || len(extend) > 0:
+			s.pollDue(read, extend, patience)
 			continue
 		}
 		timer.Reset(time.Until(next))
@@ -244,56 +143,55 @@ func (s *Store) poll() {
 	}
 }
 
-// due returns the keys to be read, the places to be extended, how long a statement may take, and when the next
-// ones are due, which is zero if there are no waiters. A place of 10 s survives a read and an extension without an
-// answer. Places that are due soon are extended together with those that are due, and their keys read.
-func (p *poller) due(now time.Time) (keys []string, places []placeItem, patience time.Duration, next time.Time) {
+// due returns the waiters whose keys are to be read, by the number of waiters before them, those whose places are to be
+// extended, how long a statement may take, and when the next ones are due, which is zero if there are no waiters. A place of
+// 10 s survives a read and an extension without an answer. Places that are due soon are extended together with those
+// that are due, and their keys read.
+func (p *poller) due(now time.Time) (read, extend []*waiter, patience time.Duration, next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queues) == 0 {
-		p.running = false
-		return nil, nil, 0, time.Time{}
-	}
-	next, patience = now.Add(time.Hour), time.Hour
-	earliest := func(t time.Time) {
-		if t.Before(next) {
-			next = t
-		}
-	}
-	anyDue := false
-	for _, q := range p.queues {
-		for _, w := range q.waiters {
+	patience = time.Hour
+	anyDue, keys := false, make(map[string]bool) // keys to be read
+	for _, w := range p.waiters {
+		if w.queued {
+			next = now.Add(time.Hour)
 			anyDue = anyDue || !w.extendAt.After(now)
-			earliest(w.extendAt)
 			patience = min(patience, w.place/(2*pollsPerPlace))
 		}
 	}
-	for _, q := range p.queues {
-		for _, w := range q.waiters {
-			if anyDue && w.extendAt.Before(now.Add(w.extendEvery()/2)) {
-				places = append(places, placeItem{[]byte(q.key), []byte(w.request.Owner), w})
-				w.extendAt = jittered(now, w.extendEvery())
-				q.pollAt = now
-			}
+	for _, w := range p.waiters {
+		if w.queued && anyDue && w.extendAt.Before(now.Add(w.extendEvery()/2)) {
+			extend = append(extend, w)
+			w.extendAt = jittered(now, w.extendEvery())
+			w.pollAt = now
 		}
-		if !q.pollAt.After(now) {
-			keys = append(keys, q.key)
-			q.pollAt = now.Add(q.place) // until the answer says when
-			for _, w := range q.waiters {
-				if w.asked.IsZero() {
-					w.asked = now
-				}
-			}
+		if w.queued && !w.pollAt.After(now) {
+			keys[w.request.Key] = true
 		}
-		earliest(q.pollAt)
 	}
-	return keys, places, max(patience, minPatience), next
+	for _, w := range p.waiters {
+		if keys[w.request.Key] && w.queued {
+			read = append(read, w)
+			w.pollAt = now.Add(w.place) // until the answer says when
+			if w.asked.IsZero() {
+				w.asked = now
+			}
+		}
+		for _, t := range []time.Time{w.pollAt, w.extendAt} {
+			if w.queued && t.Before(next) {
+				next = t
+			}
+		}
+	}
+	p.running = !next.IsZero()
+	slices.SortFunc(read, func(a, b *waiter) int { return cmp.Compare(a.ahead, b.ahead) })
+	return read, extend, max(patience, minPatience), next
 }
 
-// pollDue reads keys and extends places. Places come last: in SQLite that may wait for another writer.
-func (s *Store) pollDue(keys []string, places []placeItem, patience time.Duration) {
+// pollDue reads the keys of waiters and extends places. Places come last: in SQLite that may wait for another writer.
+func (s *Store) pollDue(read, extend []*waiter, patience time.Duration) {
 	short := make(map[string]bool) // keys whose time for places ends soon
-	for part := range slices.Chunk(keys, maxAsked) {
+	for part := range slices.Chunk(read, maxAsked) {
 		states, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]lockState, error) {
 			return s.readLocks(ctx, c, part)
 		})
@@ -301,19 +199,18 @@ func (s *Store) pollDue(keys []string, places []placeItem, patience time.Duratio
 		if len(moved) == 0 {
 			continue
 		}
-		ahead, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]placeState, error) {
-			states := make(map[string]placeState, len(moved))
-			return states, s.countAhead(ctx, c, moved, states)
+		ahead, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]int, error) {
+			return s.countAhead(ctx, c, moved)
 		})
 		if err == nil { // otherwise the next read or extension tells
 			s.moved(moved, ahead)
 		}
 	}
-	for part := range slices.Chunk(places, maxAsked) {
-		numbers, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]placeState, error) {
+	for part := range slices.Chunk(extend, maxAsked) {
+		ahead, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]int, error) {
 			return s.extendPlaces(ctx, c, part, short)
 		})
-		s.extended(part, numbers, err)
+		s.extended(part, ahead, err)
 	}
 }
 
@@ -322,10 +219,14 @@ func soon[T any](s *Store, d time.Duration, f work[T]) (T, error) {
 	return callWithin(s.calls.Ctx, s, min(d, s.options.Timeout), f)
 }
 
-// readLocks reads the rows of keys, without waiting for any.
-func (s *Store) readLocks(ctx context.Context, c *sql.Conn, keys []string) (map[string]lockState, error) {
-	where, args := s.dialect.in(oneColumn(keys))
-	states := make(map[string]lockState, len(keys))
+// readLocks reads the rows of the keys of waiters, without waiting for any.
+func (s *Store) readLocks(ctx context.Context, c *sql.Conn, waiters []*waiter) (map[string]lockState, error) {
+	states := make(map[string]lockState, len(waiters))
+	for _, w := range waiters {
+		states[w.request.Key] = lockState{}
+	}
+	where, args := s.dialect.in(oneColumn(slices.Sorted(maps.Keys(states))))
+	clear(states)
 	var key, owner []byte
 	var l lockState
 	err := eachRow(ctx, c, s.texts.readLocks+where, args, []any{&key, &owner, &l.kind, &l.left, &l.queuedLeft, &l.token, &l.age}, func() {
@@ -343,83 +244,75 @@ func oneColumn(keys []string) [][][]byte {
 	return rows
 }
 
-// answered wakes the waiters who may get their locks, or counts the failure of a read. It returns the first place of each
-// key that was granted to others since the read before, so that fewer waiters may be ahead.
-func (s *Store) answered(keys []string, states map[string]lockState, short map[string]bool, err error) (moved map[string]placeItem) {
-	p := &s.poller
-	moved = make(map[string]placeItem)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for _, key := range keys {
-		q := p.queues[key]
-		if q == nil {
-			continue
-		}
+// answered wakes the waiters who may get their locks, or counts the failure of a read. It returns those
+// whose keys were granted to others since the read before, so that fewer waiters may be ahead.
+func (s *Store) answered(waiters []*waiter, states map[string]lockState, short map[string]bool, err error) (moved []*waiter) {
+	s.poller.mu.Lock()
+	defer s.poller.mu.Unlock()
+	now, told := time.Now(), make(map[string]bool) // keys of which a waiter was told that the lock is free
+	for _, w := range waiters {
 		if err != nil {
-			for _, w := range q.waiters {
-				s.failedFor(w, err)
-			}
-			q.pollAt = now.Add(q.waiters[0].retryDelay())
+			s.failedFor(w, err)
+			w.pollAt = now.Add(w.retryDelay())
 			continue
 		}
-		for _, w := range q.waiters {
-			w.asked, w.lastAnswer, w.pollFailures = time.Time{}, now, 0
-		}
+		w.asked, w.lastAnswer, w.pollFailures = time.Time{}, now, 0
+		key := w.request.Key
 		l, exists := states[key]
 		left := time.Duration(l.left) * time.Millisecond
-		switch i := slices.IndexFunc(q.waiters, func(w *waiter) bool { return w.request.Owner == l.owner }); {
-		case exists && i >= 0:
-			signal(q.waiters[i].wake)
+		switch {
+		case exists && l.owner == w.request.Owner:
+			signal(w.wake)
 		case !exists || l.kind != 0 || l.owner == "" || l.left < 0:
-			signal(q.waiters[0].wake)
+			if !told[key] {
+				signal(w.wake)
+			}
+			told[key] = true
 			left = s.options.PollInterval
 		}
-		if exists && l.queuedLeft < 2*ms(q.place) {
+		if exists && l.queuedLeft < 2*ms(w.place) {
 			short[key] = true
 		}
-		if first := q.waiters[0]; exists && q.sees(l) && q.ahead > 0 && first.channel == "" {
-			moved[key] = placeItem{[]byte(key), []byte(first.request.Owner), first}
+		if exists && w.sees(l) && w.ahead > 0 && w.channel == "" {
+			moved = append(moved, w)
 		}
-		q.pollAt = s.nextPoll(q, left)
+		w.pollAt = s.nextPoll(w, left)
 	}
 	return moved
 }
 
 // sees notes the grant that a read has found, and reports whether it is another one than before. A lock that has been held for
 // much longer than the pace makes it slower. A clock that was set back makes no pace.
-func (q *ownQueue) sees(l lockState) (changed bool) {
-	changed = q.token != 0 && l.token != q.token
-	if q.token == 0 {
-		q.counted, q.since = q.ahead, l.token
+func (w *waiter) sees(l lockState) (changed bool) {
+	changed = w.token != 0 && l.token != w.token
+	if w.token == 0 {
+		w.counted, w.since = w.ahead, l.token
 	}
-	q.token = l.token
+	w.token = l.token
 	switch age := time.Duration(l.age) * time.Microsecond; {
 	case age < 0:
-		q.pace = 0
-	case age > 2*q.pace:
-		q.pace = age / 2
+		w.pace = 0
+	case age > 2*w.pace:
+		w.pace = age / 2
 	}
 	return changed
 }
 
-// moved notes how many places are before the first one of each key.
-func (s *Store) moved(places map[string]placeItem, states map[string]placeState) {
-	p := &s.poller
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key, item := range places {
-		q, state := p.queues[key], states[string(item.owner)]
-		if _, ok := states[string(item.owner)]; !ok || q == nil || q.waiters[0] != item.w {
+// moved notes how many places are before those of waiters.
+func (s *Store) moved(waiters []*waiter, all map[string]int) {
+	s.poller.mu.Lock()
+	defer s.poller.mu.Unlock()
+	for _, w := range waiters {
+		ahead, ok := all[w.request.Owner]
+		if !ok {
 			continue
 		}
-		if grants := q.counted - state.ahead; grants > 0 && q.token > q.since {
-			q.pace = time.Duration(q.token-q.since) * time.Microsecond / time.Duration(grants)
+		if grants := w.counted - ahead; grants > 0 && w.token > w.since {
+			w.pace = time.Duration(w.token-w.since) * time.Microsecond / time.Duration(grants)
 		}
-		q.ahead, item.w.ahead = state.ahead, state.ahead
-		q.counted, q.since = q.ahead, q.token
-		if at := s.nextPoll(q, q.place); at.Before(q.pollAt) {
-			q.pollAt = at
+		w.ahead, w.counted, w.since = ahead, ahead, w.token
+		if at := s.nextPoll(w, w.place); at.Before(w.pollAt) {
+			w.pollAt = at
 		}
 	}
 }
@@ -437,23 +330,17 @@ func (s *Store) failedFor(w *waiter, err error) {
 	}
 }
 
-// placeState is what the database says of a place that was extended.
-type placeState struct {
-	number int64
-	ahead  int // of the first place of a key: live places before it
-}
-
-// extendPlaces extends places, except those that others have locked, and returns those that are there, by
-// owner. It extends the time for which keys may have places, where that ends soon.
-func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, places []placeItem, short map[string]bool) (map[string]placeState, error) {
-	groups := make(map[int64][][][]byte) // by the length of the place
+// extendPlaces extends the places of waiters, except those that others have locked, and returns how many live places
+// are before each that is there, by owner. It extends the time for which keys may have places, where that ends soon.
+func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, waiters []*waiter, short map[string]bool) (map[string]int, error) {
+	groups := make(map[int64][]*waiter) // by the length of the place
 	longest := int64(0)
 	keys := make(map[string]bool)
-	for _, p := range places {
-		length := ms(p.w.place)
-		groups[length] = append(groups[length], [][]byte{p.key, p.owner})
-		if short[string(p.key)] {
-			keys[string(p.key)] = true
+	for _, w := range waiters {
+		length := ms(w.place)
+		groups[length] = append(groups[length], w)
+		if short[w.request.Key] {
+			keys[w.request.Key] = true
 			longest = max(longest, length)
 		}
 	}
@@ -462,26 +349,12 @@ func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, places []placeIte
 			return nil, err
 		}
 	}
-	states := make(map[string]placeState, len(places))
-	first := make(map[string]placeItem)
 	for length, group := range groups {
-		if err := s.execIn(ctx, c, s.texts.extendPlaces, group, length); err != nil {
-			return nil, err
-		}
-		where, args := s.dialect.in(group)
-		var key, owner []byte
-		var number int64
-		err := eachRow(ctx, c, s.texts.readPlaces+where, args, []any{&key, &owner, &number}, func() {
-			states[string(owner)] = placeState{number: number}
-			if f, ok := first[string(key)]; !ok || number < states[string(f.owner)].number {
-				first[string(key)] = placeItem{key: key, owner: owner}
-			}
-		})
-		if err != nil {
+		if err := s.execIn(ctx, c, s.texts.extendPlaces, placesOf(group), length); err != nil {
 			return nil, err
 		}
 	}
-	return states, s.countAhead(ctx, c, first, states)
+	return s.countAhead(ctx, c, waiters)
 }
 
 // execIn runs a statement for a list of keys, or of keys and owners, with a number of ms after it.
@@ -492,55 +365,39 @@ func (s *Store) execIn(ctx context.Context, c *sql.Conn, text string, list [][][
 	return err
 }
 
-// countAhead counts the live places before the first place of each key.
-func (s *Store) countAhead(ctx context.Context, c *sql.Conn, first map[string]placeItem, states map[string]placeState) error {
-	var list [][][]byte
-	for _, f := range first {
-		list = append(list, [][]byte{f.key, f.owner})
+// placesOf returns the keys and the owners of waiters.
+func placesOf(waiters []*waiter) [][][]byte {
+	rows := make([][][]byte, len(waiters))
+	for i, w := range waiters {
+		rows[i] = [][]byte{[]byte(w.request.Key), []byte(w.request.Owner)}
 	}
-	if len(list) == 0 {
-		return nil
-	}
-	where, args := s.dialect.in(list)
-	var owner []byte
-	var ahead int
-	return eachRow(ctx, c, s.texts.readAhead+where, args, []any{&owner, &ahead}, func() {
-		states[string(owner)] = placeState{states[string(owner)].number, ahead}
-	})
+	return rows
 }
 
-// extended sorts the queues by the places that the database has, and makes a waiter ask whose place is gone: it
+// countAhead counts the live places before each place of a waiter that is there, by owner.
+func (s *Store) countAhead(ctx context.Context, c *sql.Conn, waiters []*waiter) (map[string]int, error) {
+	where, args := s.dialect.in(placesOf(waiters))
+	all := make(map[string]int, len(waiters))
+	var owner []byte
+	var ahead int
+	err := eachRow(ctx, c, s.texts.readAhead+where, args, []any{&owner, &ahead}, func() { all[string(owner)] = ahead })
+	return all, err
+}
+
+// extended notes how many places are before those of waiters, and makes a waiter ask whose place is gone: it
 // was granted the lock, or must enter again.
-func (s *Store) extended(places []placeItem, states map[string]placeState, err error) {
-	p := &s.poller
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	queues := make(map[*ownQueue]bool)
-	for _, item := range places {
-		q := p.queues[string(item.key)]
-		if q == nil || !slices.Contains(q.waiters, item.w) {
-			continue
-		}
-		state, ok := states[string(item.owner)]
-		switch {
+func (s *Store) extended(waiters []*waiter, all map[string]int, err error) {
+	s.poller.mu.Lock()
+	defer s.poller.mu.Unlock()
+	for _, w := range waiters {
+		switch ahead, ok := all[w.request.Owner]; {
 		case err != nil:
-			s.failedFor(item.w, err)
+			s.failedFor(w, err)
 		case !ok:
-			item.w.entered = false
-			signal(item.w.wake)
+			w.entered = false
+			signal(w.wake)
 		default:
-			item.w.number = state.number
-			item.w.ahead = state.ahead
-			queues[q] = true
+			w.ahead = ahead
 		}
-	}
-	for q := range queues {
-		slices.SortStableFunc(q.waiters, func(a, b *waiter) int {
-			if a.number == 0 || b.number == 0 { // not extended yet: it came later
-				return cmp.Compare(b.number, a.number)
-			}
-			return cmp.Compare(a.number, b.number)
-		})
-		q.ahead = q.waiters[0].ahead
 	}
 }

@@ -19,7 +19,7 @@ func init() {
 			panic(err)
 		}
 		t := s.(*Store).texts
-		return seam.Texts{Queue: &t.queue, CreateRow: &t.createRow, ReadLocks: &t.readLocks, IsHeld: &t.mysql.isHeld}
+		return seam.Texts{CreateRow: &t.createRow, ReadLocks: &t.readLocks, IsHeld: &t.mysql.isHeld}
 	}
 	seam.Enter = func(ctx context.Context, s any, r driver.Request) error {
 		_, err := call(ctx, s.(*Store), func(ctx context.Context, c *sql.Conn) (answer, error) {
@@ -38,11 +38,5 @@ func init() {
 		})
 	}
 	seam.Calls = func(s any) int { return s.(*Store).calls.Len() }
-	seam.Turns = func(s any) int {
-		p := &s.(*Store).poller
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.turns)
-	}
 	seam.PageSize = pageSize
 }

@@ -59,12 +59,14 @@ func New(db *sql.DB, d Dialect, options *Options) (*Store, error) {
 	if n := db.Stats().MaxOpenConnections; n > 0 && n < least {
 		return nil, fmt.Errorf("sqlstore: the *sql.DB has %d connection (SetMaxOpenConns), want %d or more: a transaction of the program would keep renewals waiting", n, least)
 	}
-	s := &Store{db: db, dialect: d.dialect, options: o, calls: storekit.NewCalls(), locating: make(chan struct{}, 1)}
+	s := &Store{
+		db: db, dialect: d.dialect, options: o, calls: storekit.NewCalls(), locating: make(chan struct{}, 1),
+		poller: poller{kick: make(chan struct{}, 1), waiters: make(map[string]*waiter)},
+	}
 	if !d.traits().schemas {
 		s.texts = newTexts(d.dialect, o.in("main")) // not a temporary table of the same name
 		s.located.Store(true)
 	}
-	s.poller.init()
 	return s, nil
 }
 

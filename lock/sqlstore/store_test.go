@@ -226,25 +226,21 @@ func TestABusySQLiteIsAskedAgain(t *testing.T) {
 // after a step of the clock.
 func TestThePaceOfPolls(t *testing.T) {
 	s := &Store{options: Options{PollInterval: 100 * time.Millisecond}}
-	q := &ownQueue{ahead: 2}
-	assert.Equal(t, 300*time.Millisecond, s.pollEvery(q), "nothing is known")
-	q.sees(lockState{token: 1_000_000, age: 60_000_000})
-	for q.ahead = range 5 {
-		assert.Equal(t, time.Duration(q.ahead+1)*100*time.Millisecond, s.pollEvery(q), "held for a minute")
+	w := &waiter{request: request("k"), ahead: 2}
+	assert.Equal(t, 300*time.Millisecond, s.pollEvery(w), "nothing is known")
+	w.sees(lockState{token: 1_000_000, age: 60_000_000})
+	for w.ahead = range 5 {
+		assert.Equal(t, time.Duration(w.ahead+1)*100*time.Millisecond, s.pollEvery(w), "held for a minute")
 	}
 
-	q = &ownQueue{ahead: 10}
-	assert.False(t, q.sees(lockState{token: 1_000_000, age: 5000}), "the first read")
-	assert.True(t, q.sees(lockState{token: 1_080_000, age: 5000}))
-	w := &waiter{request: request("k")}
-	q.waiters = []*waiter{w}
-	s.poller.init()
-	s.poller.queues["k"] = q
-	s.moved(map[string]placeItem{"k": {owner: []byte(w.request.Owner), w: w}}, map[string]placeState{w.request.Owner: {ahead: 6}})
-	assert.Equal(t, 20*time.Millisecond, q.pace)
-	assert.Equal(t, 25*time.Millisecond, s.pollEvery(q))
-	q.ahead = 0
-	assert.Equal(t, minPace, s.pollEvery(q))
-	q.sees(lockState{token: 1_080_000, age: -1})
-	assert.Equal(t, 100*time.Millisecond, s.pollEvery(q), "the clock was set back")
+	w = &waiter{request: request("k"), ahead: 10}
+	assert.False(t, w.sees(lockState{token: 1_000_000, age: 5000}), "the first read")
+	assert.True(t, w.sees(lockState{token: 1_080_000, age: 5000}))
+	s.moved([]*waiter{w}, map[string]int{w.request.Owner: 6})
+	assert.Equal(t, 20*time.Millisecond, w.pace)
+	assert.Equal(t, 25*time.Millisecond, s.pollEvery(w))
+	w.ahead = 0
+	assert.Equal(t, minPace, s.pollEvery(w))
+	w.sees(lockState{token: 1_080_000, age: -1})
+	assert.Equal(t, 100*time.Millisecond, s.pollEvery(w), "the clock was set back")
 }

@@ -40,7 +40,6 @@ type texts struct {
 
 	// Of the poller. A list of keys, or of keys and owners, follows or replaces {list}, and {ms} are ms.
 	readLocks    string
-	readPlaces   string
 	readAhead    string
 	waitedFor    string // see Store.Watch
 	extendQueues string // of the dialect; skips locked rows
@@ -127,8 +126,7 @@ func commonTexts() texts {
 		placeOf: `SELECT place FROM {places} WHERE lock_key = ? AND owner = ?`,
 		first:   `SELECT place, owner, channel FROM {places} WHERE {hex} AND lock_key = ? AND expires >= {now} ORDER BY place LIMIT 1`,
 
-		readLocks:  `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now}, token, {us} - token FROM {locks} {primary} WHERE {hex} AND `,
-		readPlaces: `SELECT lock_key, owner, place FROM {places} {primary} WHERE {hex} AND `,
+		readLocks: `SELECT lock_key, owner, kind, expires - {now}, queued_until - {now}, token, {us} - token FROM {locks} {primary} WHERE {hex} AND `,
 		readAhead: `SELECT owner, (SELECT count(*) FROM {places} AS b WHERE b.lock_key = f.lock_key AND b.place < f.place AND b.expires >= {now})
 			FROM {places} AS f {primary} WHERE {hex} AND `,
 
@@ -195,7 +193,7 @@ func (t *texts) all() []*string {
 	return append(t.mysql.all(),
 		&t.lockRow, &t.createRow, &t.saveRow, &t.look, &t.setPlace, &t.ahead, &t.removePlaces, &t.removePlace,
 		&t.queue, &t.keepQueue, &t.enter, &t.entered, &t.placeOf, &t.leave, &t.first,
-		&t.readLocks, &t.readPlaces, &t.readAhead, &t.waitedFor, &t.extendQueues, &t.extendPlaces,
+		&t.readLocks, &t.readAhead, &t.waitedFor, &t.extendQueues, &t.extendPlaces,
 		&t.setTombstone, &t.removeTombstones, &t.acquire, &t.seen, &t.read, &t.renew, &t.await, &t.release, &t.guard, &t.lockGrant,
 		&t.setMetadata, &t.inspect, &t.list, &t.notify, &t.sweepPage, &t.sweepRows, &t.sweepPlaces, &t.sweepTombstones,
 		&t.saveState, &t.isSaved, &t.readState, &t.forgetState, &t.endedStates, &t.sweepStates,

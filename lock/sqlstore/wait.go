@@ -74,14 +74,20 @@ type waiter struct {
 	roundTrip    time.Duration // of the latest answered request
 
 	// The mutex of the poller guards all below.
+	queued       bool      // the database has answered that the owner must wait
 	entered      bool      // the owner has a place, as far as is known
 	ahead        int       // live places before it, by the latest answer
-	number       int64     // of the place; 0 if it is not known yet
 	channel      string    // on which the owner is told, by its place
+	pollAt       time.Time // when the row of the key is read next
 	extendAt     time.Time // when the place is extended next
 	asked        time.Time // when the poller has sent a read that has no answer yet; otherwise zero
 	lastAnswer   time.Time // when the latest answer came
 	pollFailures int       // of requests of the poller in a row
+
+	pace    time.Duration // for how long holders keep the lock lately; 0 if that is not known
+	token   int64         // of the grant that the latest read has found; 0 before the first read
+	counted int           // how many places were ahead when they were counted
+	since   int64         // the token at that time
 }
 
 func (p *poller) remove(w *waiter) {
@@ -90,7 +96,6 @@ func (p *poller) remove(w *waiter) {
 	if p.waiters[w.request.Owner] == w {
 		delete(p.waiters, w.request.Owner)
 	}
-	p.unqueue(w)
 }
 
 // wakeUp makes the waiters of this process ask.
@@ -219,19 +224,13 @@ func (w *waiter) send(ctx context.Context, enters bool, channel string) (answer,
 			return d.answer, err
 		}
 	}
-	giveBack, err := s.poller.take(ctx, r.Key)
-	if err != nil {
-		return answer{}, err
-	}
-	a, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
+	return call(ctx, s, func(ctx context.Context, c *sql.Conn) (answer, error) {
 		a, err := s.ask(ctx, c, r, ms(w.place), channel)
 		if err != nil {
 			return a, err
 		}
 		return s.withState(ctx, c, r, a)
 	})
-	giveBack(err)
-	return a, err
 }
 
 func (w *waiter) lastAnswered() time.Time {

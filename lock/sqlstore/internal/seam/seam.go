@@ -27,12 +27,9 @@ var (
 	// Calls returns how many calls of a store are under way.
 	Calls func(store any) int
 
-	// Turns returns for how many keys some waiter of a store has the turn to ask, or wants it.
-	Turns func(store any) int
-
 	// PageSize is how many rows one statement of List and Sweep reads.
 	PageSize int
 )
 
 // Texts are statements that a test recognizes or changes.
-type Texts struct{ Queue, CreateRow, ReadLocks, IsHeld *string }
+type Texts struct{ CreateRow, ReadLocks, IsHeld *string }
