@@ -70,7 +70,7 @@ func (s *client) acquire(ctx context.Context, r driver.Request) (driver.Lease, e
 		if err := s.remove(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return driver.Lease{}, err
 		}
-		s.forget(leaseKey{r.Key, r.Owner}, path)
+		s.forget(path)
 		return driver.Lease{}, s.taken(ctx, r.Key, all)
 	}
 	if s.isGivenUp(r.Owner) {
@@ -129,11 +129,11 @@ func (s *client) grant(ctx context.Context, r driver.Request, path string, start
 	case err != nil:
 		return driver.Lease{}, err
 	case got.stat.EphemeralOwner != s.link.current():
-		s.forget(leaseKey{r.Key, r.Owner}, path)
+		s.forget(path)
 		return driver.Lease{}, errEndedMeanwhile
 	}
 	token := tokenOf(got)
-	if !s.granted(leaseKey{r.Key, r.Owner}, path, token, got.stat.EphemeralOwner, start.Add(r.TTL)) {
+	if !s.granted(path, token, got.stat.EphemeralOwner, start.Add(r.TTL)) {
 		return driver.Lease{}, errEndedMeanwhile
 	}
 	if err := s.link.lasts(ctx, got.stat.EphemeralOwner, start.Add(r.TTL)); err != nil {

@@ -70,11 +70,7 @@ func TestASessionHasABoundedNumberOfNodes(t *testing.T) {
 	for i := range out {
 		assert.Equal(t, renewal.Renewed, out[i])
 	}
-	errs := make([]error, keys)
-	require.NoError(t, s.ReleaseAll(t.Context(), batch, errs))
-	for i := range errs {
-		require.NoError(t, errs[i])
-	}
+	require.NoError(t, storekit.Each(keys, maxReads, func(i int) error { return s.Release(t.Context(), batch[i]) }))
 	assert.Empty(t, bytesOfSessions(member, s.root))
 	for _, c := range s.clients {
 		assert.Zero(t, c.bytes)

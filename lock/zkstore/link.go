@@ -24,6 +24,7 @@ type link struct {
 	calls   sync.WaitGroup
 	ctx     context.Context // of lookups and dials; ends with close
 	cancel  context.CancelFunc
+	known   map[string][]string // addresses of servers; only the goroutine that dials uses it
 
 	mu        sync.Mutex    // guards all below
 	session   int64         // 0: there is none
@@ -40,10 +41,10 @@ type link struct {
 var errClosed = errors.New("the connection is closed")
 
 func dial(servers []string, timeout time.Duration, expired func(int64)) (*link, error) {
-	l := &link{granted: timeout, expired: expired, changed: make(chan struct{})}
+	l := &link{granted: timeout, expired: expired, known: make(map[string][]string), changed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	var err error
-	l.conn, l.events, err = zk.Connect(servers, timeout, zk.WithHostProvider(&hosts{link: l}),
+	l.conn, l.events, err = zk.Connect(servers, timeout, zk.WithHostProvider(new(hosts)),
 		zk.WithLogger(noLogger{}), zk.WithLogInfo(false), zk.WithDialer(l.dial), zk.WithEventCallback(l.event))
 	return l, err
 }
@@ -51,22 +52,17 @@ func dial(servers []string, timeout time.Duration, expired func(int64)) (*link, 
 // lookupTimeout bounds the lookup of one name.
 const lookupTimeout = 2 * time.Second
 
-// hosts chooses the next server for the ZooKeeper client. It looks up the name of a server each time when that is next,
-// because servers get other addresses, and one name that is unknown must not matter while another server answers. The
-// provider of the client looks up all names once. One goroutine of the client calls it.
+// hosts names the servers to the ZooKeeper client, which dials one after another. The provider of the client would look up all
+// names once. One goroutine of the client calls it.
 type hosts struct {
-	link    *link
 	servers []string
-	at      int                 // the next of servers
-	passed  int                 // servers since the last connection, or since the last pass over all
-	untried []string            // addresses of the last server
-	several bool                // the last server has more than one address
-	known   map[string][]string // addresses of servers, for a time when no lookup succeeds
+	at      int // the next of servers
+	passed  int // servers since the last connection, or since the last pass over all
 }
 
 // Init implements [zk.HostProvider].
 func (h *hosts) Init(servers []string) error {
-	h.servers, h.known = servers, make(map[string][]string)
+	h.servers = servers
 	for _, s := range servers {
 		if _, _, err := net.SplitHostPort(s); err != nil {
 			return err
@@ -80,63 +76,54 @@ func (h *hosts) Len() int { return len(h.servers) }
 
 // Next implements [zk.HostProvider]. The client pauses if a pass begins again.
 func (h *hosts) Next() (server string, again bool) {
-	if len(h.untried) == 0 {
-		again = h.passed == len(h.servers)
-		if again {
-			h.passed = 0
-		}
-		h.passed++
-		h.untried = h.addresses(h.servers[h.at])
-		h.several = len(h.untried) > 1
-		h.at = (h.at + 1) % len(h.servers)
+	if again = h.passed == len(h.servers); again {
+		h.passed = 0
 	}
-	server, h.untried = h.untried[0], h.untried[1:]
+	h.passed++
+	server = h.servers[h.at]
+	h.at = (h.at + 1) % len(h.servers)
 	return server, again
 }
 
-// addresses returns the addresses of a server in random order, or the server itself if there is none.
-func (h *hosts) addresses(server string) []string {
-	host, port, err := net.SplitHostPort(server)
-	if err != nil || net.ParseIP(host) != nil {
-		return []string{server}
-	}
-	ctx, cancel := context.WithTimeout(h.link.ctx, lookupTimeout)
-	defer cancel()
-	found, err := net.DefaultResolver.LookupHost(ctx, host)
-	if err != nil || len(found) == 0 {
-		if found = h.known[server]; len(found) == 0 {
-			return []string{server} // the dial looks it up again, and has the error
-		}
-	}
-	h.known[server] = found
-	all := make([]string, len(found))
-	for i, at := range rand.Perm(len(found)) {
-		all[i] = net.JoinHostPort(found[at], port)
-	}
-	return all
-}
-
-// Connected implements [zk.HostProvider]. After a connection the other addresses may be old, so none is kept. There is no
-// pause before the only address of the only server alone.
-func (h *hosts) Connected() {
-	h.untried, h.passed = nil, 1
-	if h.several {
-		h.passed = 0
-	}
-}
+// Connected implements [zk.HostProvider].
+func (h *hosts) Connected() { h.passed = 0 }
 
 // noLogger drops the messages of the ZooKeeper client: what matters is in the errors of the store.
 type noLogger struct{}
 
 func (noLogger) Printf(string, ...any) {}
 
-// dial dials a server, for the ZooKeeper client.
-func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, timeout)
+// addresses looks up the addresses of a server, each time because servers get other ones. It returns them in random order,
+// those of the last lookup if this one fails, and the server itself if there was none: the dial has the error.
+func (l *link) addresses(server string) (all []string) {
+	ctx, cancel := context.WithTimeout(l.ctx, lookupTimeout)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
+	host, port, _ := net.SplitHostPort(server)
+	if found, err := net.DefaultResolver.LookupHost(ctx, host); err == nil {
+		l.known[server] = found
+	}
+	for _, ip := range l.known[server] {
+		all = append(all, net.JoinHostPort(ip, port))
+	}
+	if len(all) == 0 {
+		return []string{server}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// dial dials a server, for the ZooKeeper client, at the first of its addresses that answers.
+func (l *link) dial(network, server string, timeout time.Duration) (c net.Conn, err error) {
+	for _, address := range l.addresses(server) {
+		ctx, cancel := context.WithTimeout(l.ctx, timeout)
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		cancel()
+		if err == nil {
+			break
+		}
 		l.failed(err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()

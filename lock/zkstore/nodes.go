@@ -197,22 +197,14 @@ type seen struct {
 }
 
 func (s *client) get(ctx context.Context, path string) (seen, error) {
-	type answer struct {
-		data []byte
-		stat zk.Stat
-	}
-	a, err := ask(ctx, s.link, func(c *zk.Conn) (answer, error) {
+	return ask(ctx, s.link, func(c *zk.Conn) (seen, error) {
 		data, stat, err := c.Get(path)
 		if err != nil {
-			return answer{}, err
+			return seen{}, err
 		}
-		return answer{data, *stat}, nil
+		content, err := parseContent(data)
+		return seen{content, *stat}, err
 	})
-	if err != nil {
-		return seen{}, err
-	}
-	c, err := parseContent(a.data)
-	return seen{c, a.stat}, err
 }
 
 // change changes the data of a node. It tries again if another change comes between.

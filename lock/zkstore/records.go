@@ -8,19 +8,23 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
 // leaseKey identifies a lease or a place in a queue.
 type leaseKey struct{ key, owner string }
 
-// record is what the store knows of a lease or of a place in a queue.
+// record is what the store knows of the node of a lease or of a place in a queue.
 type record struct {
+	leaseKey
 	path    string
 	client  *client
 	token   uint64 // 0 until the owner has the lock
 	session int64
 	until   time.Time // the latest end that was promised to the holder; then the store removes it
 	asked   time.Time // until when it is not removed, because its renewal has begun
+	dying   bool      // it is being removed, and nothing is granted with it
 }
 
 func (r *record) end() time.Time {
@@ -42,39 +46,54 @@ const (
 	removePause   = 200 * time.Millisecond // after a removal that failed
 )
 
+// add adds a record. mu is locked.
+func (s *client) add(k leaseKey, path string, session int64) *record {
+	rec := &record{leaseKey: k, path: path, client: s, session: session}
+	s.paths[path] = rec
+	s.bytes += len(path)
+	return rec
+}
+
+// kill has the sweeper remove a node. mu is locked.
+func (s *Store) kill(rec *record) {
+	rec.dying = true
+	if s.records[rec.leaseKey] == rec {
+		delete(s.records, rec.leaseKey)
+	}
+}
+
+// drop forgets a node. mu is locked.
+func (s *Store) drop(rec *record) {
+	if s.paths[rec.path] == rec {
+		s.kill(rec)
+		rec.client.bytes -= len(rec.path)
+		delete(s.paths, rec.path)
+	}
+}
+
 // hold records that a node is held until then. It reports false for a node that is being removed. That
 // of an owner which was given up is removed at once.
 func (s *client) hold(k leaseKey, path string, until time.Time) bool {
 	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, dying := s.dying[path]; dying {
-		return false
+	defer s.wakeSweeper()
+	rec := s.paths[path]
+	if rec == nil {
+		rec = s.add(k, path, session)
 	}
 	if until, ok := s.givenUp[k.owner]; ok && time.Now().Before(until) {
-		s.drop(k, path)
-		s.mark(path, dyingNode{s, session})
-		s.wakeSweeper()
+		s.kill(rec)
+	}
+	if rec.dying {
 		return false
 	}
-	rec := s.recorded(k, path)
-	if rec == nil {
-		if rec := s.records[k]; rec != nil {
-			s.dying[rec.path] = dyingNode{rec.client, rec.session} // an owner has one node
-		}
-		rec = &record{path: path, client: s, session: session}
-		s.records[k] = rec
-		s.bytes += len(path)
+	if old := s.records[k]; old != nil && old != rec {
+		s.kill(old) // an owner has one node
 	}
+	s.records[k] = rec
 	rec.extend(until)
-	s.wakeSweeper()
 	return true
-}
-
-// dyingNode is a node that is being removed. Nothing is granted with it.
-type dyingNode struct {
-	client  *client
-	session int64
 }
 
 // creation is what the store knows of the requests that create a node for an owner.
@@ -146,40 +165,22 @@ func (s *Store) settle(ctx context.Context, k leaseKey) error {
 	}
 	ended := c.ended
 	s.mu.Unlock()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return basic.Await(ctx, ended)
 }
 
-// markUnrecorded marks a node as being removed unless it is recorded for the owner. Nothing is granted with
-// a marked node.
-func (s *client) markUnrecorded(k leaseKey, path string) bool {
-	session := s.link.current()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.recorded(k, path) != nil {
-		return false
-	}
-	s.mark(path, dyingNode{s, session})
-	return true
-}
-
-// recorded returns the record of a lease if its node has this path. mu is locked.
-func (s *Store) recorded(k leaseKey, path string) *record {
-	if rec := s.records[k]; rec != nil && rec.path == path {
+// recorded returns the record of a node, nil if there is none or it is being removed. mu is locked.
+func (s *Store) recorded(path string) *record {
+	if rec := s.paths[path]; rec != nil && !rec.dying {
 		return rec
 	}
 	return nil
 }
 
 // granted records that the owner of a node has the lock. It reports whether the record is there.
-func (s *client) granted(k leaseKey, path string, token uint64, session int64, until time.Time) bool {
+func (s *client) granted(path string, token uint64, session int64, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec := s.recorded(k, path)
+	rec := s.recorded(path)
 	if rec == nil || session != s.link.current() { // sessionEnded has forgotten the records of another session, or will
 		return false
 	}
@@ -189,10 +190,10 @@ func (s *client) granted(k leaseKey, path string, token uint64, session int64, u
 }
 
 // renewed extends a lease whose node was there in a session. It reports whether the store holds it.
-func (s *Store) renewed(k leaseKey, path string, session int64, until time.Time) bool {
+func (s *Store) renewed(path string, session int64, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec := s.recorded(k, path)
+	rec := s.recorded(path)
 	if rec == nil || rec.session != session {
 		return false
 	}
@@ -215,17 +216,11 @@ func (s *Store) touch(k leaseKey, token uint64, until time.Time) (record, bool) 
 	return *rec, true
 }
 
-func (s *Store) forget(k leaseKey, path string) {
+func (s *Store) forget(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(k, path)
-}
-
-// drop is forget while mu is locked.
-func (s *Store) drop(k leaseKey, path string) {
-	if rec := s.recorded(k, path); rec != nil {
-		rec.client.bytes -= len(path)
-		delete(s.records, k)
+	if rec := s.recorded(path); rec != nil {
+		s.drop(rec)
 	}
 }
 
@@ -233,32 +228,10 @@ func (s *Store) drop(k leaseKey, path string) {
 func (s *Store) sessionEnded(session int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, rec := range s.records {
+	for _, rec := range s.paths {
 		if rec.session == session {
-			rec.client.bytes -= len(rec.path)
-			delete(s.records, k)
+			s.drop(rec)
 		}
-	}
-	for path, n := range s.dying {
-		if n.session == session {
-			s.unmark(path)
-		}
-	}
-}
-
-// mark marks a node that is not recorded as being removed. mu is locked.
-func (s *Store) mark(path string, n dyingNode) {
-	if _, ok := s.dying[path]; !ok {
-		n.client.bytes += len(path)
-	}
-	s.dying[path] = n
-}
-
-// unmark forgets a node that has been removed. mu is locked.
-func (s *Store) unmark(path string) {
-	if n, ok := s.dying[path]; ok {
-		n.client.bytes -= len(path)
-		delete(s.dying, path)
 	}
 }
 
@@ -299,31 +272,30 @@ func (s *Store) sweep() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		paths, lost, next := s.due(time.Now())
-		if !s.removeAll(paths) || !s.removeUnanswered(lost) {
+		dying, lost, next := s.due(time.Now())
+		if !s.removeAll(dying) || !s.removeUnanswered(lost) {
 			next = min(next, removePause)
 		}
 		timer.Reset(next)
 	}
 }
 
-// removeAll removes nodes that are marked. It reports false after a failure, which ends the removals of
-// a client.
-func (s *Store) removeAll(paths map[string]*client) bool {
+// removeAll removes nodes. It reports false after a failure, which ends the removals of a client.
+func (s *Store) removeAll(dying []*record) bool {
 	failed := make(map[*client]bool)
-	for path, c := range paths {
-		if failed[c] {
+	for _, rec := range dying {
+		if failed[rec.client] {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(s.calls.Ctx, closeTimeout)
-		err := c.remove(bounded, path)
+		err := rec.client.remove(bounded, rec.path)
 		cancel()
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			failed[c] = true
+			failed[rec.client] = true
 			continue
 		}
 		s.mu.Lock()
-		s.unmark(path)
+		s.drop(rec)
 		s.mu.Unlock()
 	}
 	return len(failed) == 0
@@ -334,8 +306,8 @@ func (s *Store) removeAll(paths map[string]*client) bool {
 // creations is executed later. It reports false after the first failure.
 func (s *Store) removeUnanswered(lost map[leaseKey]*creation) bool {
 	for k, c := range lost {
-		paths, err := c.client.unrecorded(k)
-		if err != nil || !s.removeAll(paths) {
+		dying, err := c.client.unrecorded(k)
+		if err != nil || !s.removeAll(dying) {
 			return false
 		}
 		s.mu.Lock()
@@ -347,38 +319,45 @@ func (s *Store) removeUnanswered(lost map[leaseKey]*creation) bool {
 	return true
 }
 
-// unrecorded marks and returns the nodes of an owner that have no record.
-func (s *client) unrecorded(k leaseKey) (paths map[string]*client, err error) {
-	paths = make(map[string]*client)
+// unrecorded returns the nodes of an owner that are not recorded as its lease or place. They are to be removed.
+func (s *client) unrecorded(k leaseKey) (dying []*record, err error) {
 	ctx, cancel := context.WithTimeout(s.calls.Ctx, closeTimeout)
 	defer cancel()
 	if err := s.sync(ctx, s.lockPath(k.key)); err != nil {
 		return nil, err
 	}
 	all, _, err := s.nodes(ctx, k.key)
-	for _, n := range all {
-		path := s.lockPath(k.key) + "/" + n.name
-		if n.owner == k.owner && s.markUnrecorded(k, path) {
-			paths[path] = s
-		}
-	}
-	return paths, err
-}
-
-// due moves the records that have ended to dying. It returns the paths of those, the creations without
-// an answer whose leases have ended, and the time until the next end.
-func (s *Store) due(now time.Time) (paths map[string]*client, lost map[leaseKey]*creation, next time.Duration) {
-	next, paths, lost = tombstoneTime, make(map[string]*client), make(map[leaseKey]*creation)
+	session := s.link.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, rec := range s.records {
-		left := rec.end().Sub(now)
-		if left <= 0 {
-			s.dying[rec.path] = dyingNode{rec.client, rec.session}
-			delete(s.records, k)
+	for _, n := range all {
+		path := s.lockPath(k.key) + "/" + n.name
+		if n.owner != k.owner || s.recorded(path) != nil {
 			continue
 		}
-		next = min(next, left)
+		rec := s.paths[path]
+		if rec == nil {
+			rec = s.add(k, path, session)
+			s.kill(rec)
+		}
+		dying = append(dying, rec)
+	}
+	return dying, err
+}
+
+// due returns the nodes that are to be removed, such as those whose leases have ended, the creations without
+// an answer whose leases have ended, and the time until the next end.
+func (s *Store) due(now time.Time) (dying []*record, lost map[leaseKey]*creation, next time.Duration) {
+	next, lost = tombstoneTime, make(map[leaseKey]*creation)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rec := range s.paths {
+		if left := rec.end().Sub(now); !rec.dying && left > 0 {
+			next = min(next, left)
+			continue
+		}
+		s.kill(rec)
+		dying = append(dying, rec)
 	}
 	for k, c := range s.creations {
 		switch left := c.until.Sub(now); {
@@ -394,8 +373,5 @@ func (s *Store) due(now time.Time) (paths map[string]*client, lost map[leaseKey]
 			delete(s.givenUp, owner)
 		}
 	}
-	for path, n := range s.dying {
-		paths[path] = n.client
-	}
-	return paths, lost, next
+	return dying, lost, next
 }

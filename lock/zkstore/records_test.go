@@ -72,16 +72,14 @@ func TestNumbersBeginAgain(t *testing.T) {
 				}
 				l.Request = r
 				ex.Enter(r.Key, l.Token)
-				path, _ := s.heldPath(leaseKey{r.Key, r.Owner})
+				path := s.heldPath(leaseKey{r.Key, r.Owner})
 				n, ok := parseNode(path[strings.LastIndexByte(path, '/')+1:])
 				assert.True(t, ok)
 				if highest = max(highest, n.number); n.number == 0 {
 					again++
 				}
 				ex.Leave(r.Key, l.Token)
-				errs := make([]error, 1)
-				assert.NoError(t, s.ReleaseAll(t.Context(), []driver.Lease{l}, errs))
-				assert.NoError(t, errs[0])
+				assert.NoError(t, s.Release(t.Context(), l))
 			}
 		})
 	}

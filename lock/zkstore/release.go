@@ -1,11 +1,10 @@
-// Release and ReleaseAll.
+// Release.
 
 package zkstore
 
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -25,14 +24,14 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 
 func (s *client) release(ctx context.Context, l driver.Lease) error {
 	k := leaseKey{l.Key, l.Owner}
-	if path, _ := s.heldPath(k); path != "" && !l.Unanswered {
+	if path := s.heldPath(k); path != "" && !l.Unanswered {
 		err := s.remove(ctx, path)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			err = driver.ErrNotHeld
 			fallthrough
 		case err == nil:
-			s.forget(k, path)
+			s.forget(path)
 		}
 		return err
 	}
@@ -53,7 +52,7 @@ func (s *client) release(ctx context.Context, l driver.Lease) error {
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		s.forget(k, path)
+		s.forget(path)
 		had = had || i < held && err == nil
 	}
 	if !had {
@@ -62,72 +61,12 @@ func (s *client) release(ctx context.Context, l driver.Lease) error {
 	return nil
 }
 
-// heldPath returns the path of a lease that this store holds, "" if it holds none, and its client.
-func (s *Store) heldPath(k leaseKey) (string, *client) {
+// heldPath returns the path of a lease that this store holds, "" if it holds none.
+func (s *Store) heldPath(k leaseKey) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rec := s.records[k]; rec != nil && rec.token != 0 {
-		return rec.path, rec.client
+		return rec.path
 	}
-	return "", nil
-}
-
-// ReleaseAll implements [driver.Store]. It removes the nodes in one transaction for each
-// 400 kB of paths. If one of them is missing already, it removes those of the transaction one by one.
-func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	chunks, paths := make(map[*client]*chunk), make([]string, len(batch))
-	seen := make(map[string]bool)
-	flush := func(c *chunk) {
-		c.client.releaseSome(ctx, batch, c.at, paths, out)
-		delete(chunks, c.client)
-	}
-	flushAll := func() {
-		for _, c := range chunks {
-			flush(c)
-		}
-		clear(seen)
-	}
-	for i := range batch {
-		l := &batch[i]
-		path, of := s.heldPath(leaseKey{l.Key, l.Owner})
-		n, _ := parseNode(path[strings.LastIndexByte(path, '/')+1:])
-		if path == "" || l.Unanswered || seen[path] || n.number >= s.numbers {
-			flushAll() // keeps the order of two releases of one lease
-			out[i] = s.Release(ctx, *l)
-			continue
-		}
-		paths[i], seen[path] = path, true
-		if c := chunks[of]; c != nil {
-			if c.add(i, path) {
-				continue
-			}
-			flush(c)
-		}
-		chunks[of] = &chunk{client: of}
-		chunks[of].add(i, path)
-	}
-	flushAll()
-	return nil
-}
-
-// releaseSome removes the nodes of the leases at the given places of a batch.
-func (s *client) releaseSome(ctx context.Context, batch []driver.Lease, at []int, paths []string, out []error) {
-	inner, end, err := s.begin(ctx)
-	if err == nil {
-		ops := make([]any, len(at))
-		for n, i := range at {
-			ops[n] = &zk.DeleteRequest{Path: paths[i], Version: -1}
-		}
-		err = s.multi(inner, ops...)
-		end()
-	}
-	for _, i := range at {
-		l := &batch[i]
-		if err != nil {
-			out[i] = s.Release(ctx, *l)
-			continue
-		}
-		s.forget(leaseKey{l.Key, l.Owner}, paths[i])
-		out[i] = nil
-	}
+	return ""
 }

@@ -73,7 +73,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 		return chunks[n].client.renewSome(ctx, batch, paths, chunks[n].at, start, out)
 	})
 	if err != nil {
-		return s.failure(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
+		return s.failed(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
 	}
 	return nil
 }
@@ -95,15 +95,10 @@ func (s *client) renewSome(ctx context.Context, batch []driver.Lease, all []stri
 		return err
 	}
 	for n, i := range at {
-		l := &batch[i]
-		k := leaseKey{l.Key, l.Owner}
-		if missing[paths[n]] {
-			s.forget(k, paths[n])
-			out[i] = renewal.Lost
-			continue
-		}
 		out[i] = renewal.Lost
-		if s.renewed(k, paths[n], session, start.Add(l.TTL)) {
+		if missing[paths[n]] {
+			s.forget(paths[n])
+		} else if s.renewed(paths[n], session, start.Add(batch[i].TTL)) {
 			out[i] = renewal.Renewed
 		}
 	}

@@ -57,17 +57,17 @@ type Store struct {
 	calls   *storekit.Calls
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
-	closed  chan struct{}  // is closed when everything has ended
-	bound   time.Duration  // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
-	numbers int            // see the constant
-	opening chan struct{}  // holds an element while a client is opened, and after Close
+	closing sync.Once
+	closed  chan struct{} // is closed when everything has ended
+	bound   time.Duration // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
+	numbers int           // see the constant
+	opening chan struct{} // holds an element while a client is opened, and after Close
 
 	mu      sync.Mutex           // guards all below
 	clients []*client            // at least one
-	records map[leaseKey]*record // of this store, until they are released or removed
-	dying   map[string]dyingNode // nodes that are being removed, by path
+	records map[leaseKey]*record // of this store, until they are released or their removal begins
+	paths   map[string]*record   // the same, and those that are being removed, by path
 	givenUp map[string]time.Time // owners that get nothing any more, and until when
-	begun   bool                 // Close has begun
 
 	creations map[leaseKey]*creation // those under way or without an answer
 }
@@ -107,7 +107,7 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		closed:  make(chan struct{}),
 		opening: make(chan struct{}, 1),
 		records: make(map[leaseKey]*record),
-		dying:   make(map[string]dyingNode),
+		paths:   make(map[string]*record),
 		givenUp: make(map[string]time.Time),
 
 		creations: make(map[leaseKey]*creation),
@@ -166,7 +166,7 @@ func (s *Store) Describe() driver.Description {
 	}
 	s.mu.Unlock()
 	return driver.Description{
-		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true,
+		Waits: true, Inspects: true, Lists: true, SetsMetadata: true,
 		Yields:    driver.ModesOf(driver.Exclusive, driver.Read, driver.Write),
 		TTL:       driver.TTLLimits{Max: timeout / 2, Shared: true, Slack: timeout},
 		Addresses: s.servers,
@@ -192,17 +192,13 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return s.calls.Begin(ctx, bound)
 }
 
-// failed returns the error of a call. Answers about the lock have no more to say.
-func (s *Store) failed(ctx context.Context, verb string, err error) error {
+// failed returns the error of a call: the cause of ctx if the caller or Close has ended it. Answers about the lock have
+// no more to say.
+func (s *Store) failed(ctx context.Context, what string, err error) error {
 	switch driver.VerdictOf(err) {
 	case driver.Done, driver.Taken, driver.NotHeld:
 		return err
 	}
-	return s.failure(ctx, verb, err)
-}
-
-// failure returns the error of a call: the cause of ctx if the caller or Close has ended it.
-func (s *Store) failure(ctx context.Context, what string, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		var late driver.NoAnswerError
 		if !errors.As(cause, &late) {
@@ -239,13 +235,7 @@ var errSlowClose = fmt.Errorf("zkstore: close: not finished within %v", 2*closeT
 // Shutdown is Close, and returns the cause of ctx if that ends earlier. The Store then closes in the
 // background, within the same time.
 func (s *Store) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.begun
-	s.begun = true
-	s.mu.Unlock()
-	if first {
-		go s.shutdown()
-	}
+	s.closing.Do(func() { go s.shutdown() })
 	return basic.Await(ctx, s.closed)
 }
 

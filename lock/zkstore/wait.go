@@ -202,22 +202,19 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 				})
 			}
 			all, failure := c.lockNodes(ctx, l.Key)
+			var again <-chan time.Time
 			switch {
-			case err == nil && failure == nil && holders(all) < len(all):
+			case err != nil || failure != nil:
+				again = time.After(failurePause)
+			case holders(all) < len(all):
 				wanted()
 				return
-			case err == nil && failure == nil:
-				select {
-				case <-changed:
-					changed = nil
-				case <-ctx.Done():
-				}
-			default:
-				select {
-				case <-changed:
-					changed = nil
-				default:
-				}
+			}
+			select {
+			case <-changed:
+				changed = nil
+			case <-again:
+			case <-ctx.Done():
 			}
 			_ = basic.Sleep(ctx, failurePause)
 		}

@@ -35,7 +35,7 @@ func TestLimitsAndClose(t *testing.T) {
 	server := testzk.Shared(t)
 	s := open(t, 100*time.Millisecond+time.Second, server)
 	assert.Equal(t, driver.Description{
-		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true,
+		Waits: true, Inspects: true, Lists: true, SetsMetadata: true,
 		Yields:    driver.ModesOf(driver.Exclusive, driver.Read, driver.Write),
 		TTL:       driver.TTLLimits{Max: 550 * time.Millisecond, Shared: true, Slack: 1100 * time.Millisecond},
 		Addresses: []string{server.Address},
