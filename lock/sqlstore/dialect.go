@@ -46,10 +46,6 @@ type dialect interface {
 	// skips rows that others have locked, unless there is one lease and wait is true.
 	renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, wait bool) ([]found, error)
 
-	// release releases leases whose keys have no waiters, and calls released with the index
-	// of each one. It may skip rows that others have locked.
-	release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error
-
 	// in returns a condition for a list of rows, each of which is a key, or a key and an owner, and
 	// its parameters.
 	in(rows [][][]byte) (condition string, args []any)
@@ -183,10 +179,4 @@ func foundIn(l renewItem, kind int64, owner []byte, token, expires, now int64) f
 		return foundLocked
 	}
 	return foundTaken
-}
-
-// releaseItem is one lease of a batch that is to be released, and kept for some ms.
-type releaseItem struct {
-	key, owner []byte
-	keep       int64
 }

@@ -98,11 +98,6 @@ func (mySQL) adapt(t *texts) {
 	t.await = `UPDATE {locks} SET expires = GREATEST(expires, LAST_INSERT_ID({now} + ?))
 		WHERE lock_key = ? AND owner = ? AND token = ? AND kind = 0 AND expires >= {now} AND {sync}`
 	t.mysql.rows = `SELECT lock_key, kind, owner, token, expires, {now}, {sync} FROM {locks} FORCE INDEX (PRIMARY) WHERE lock_key IN (`
-	t.mysql.lockMany = `SELECT lock_key, owner FROM {locks} FORCE INDEX (PRIMARY)
-		WHERE kind = 0 AND expires >= {now} AND queued_until < {now} AND lock_key IN (`
-	t.mysql.end = `UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = CASE WHEN ? > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?, metadata = NULL
-		WHERE lock_key IN (`
-	t.release = t.mysql.end + `?) AND owner = ? AND kind = 0 AND expires >= {now} AND queued_until < {now} AND {sync}`
 	t.mysql.read = `SELECT kind, owner, token, expires, queued_until, refused_until, {us} FROM {locks} WHERE lock_key = ?`
 
 	t.extendQueues = `UPDATE {locks} l JOIN (
@@ -139,11 +134,9 @@ func pinned(text string) string {
 // mysqlTexts are the statements that only this dialect has. Those that end with an open bracket
 // are followed by a list of keys.
 type mysqlTexts struct {
-	read     string // key
-	isHeld   string // key, owner, token
-	rows     string
-	lockMany string
-	end      string // ms, ms
+	read   string // key
+	isHeld string // key, owner, token
+	rows   string
 
 	createGrant  string // key
 	saveGrant    string // token, key
@@ -153,7 +146,7 @@ type mysqlTexts struct {
 }
 
 func (t *mysqlTexts) all() []*string {
-	return []*string{&t.read, &t.isHeld, &t.rows, &t.lockMany, &t.end, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
+	return []*string{&t.read, &t.isHeld, &t.rows, &t.createGrant, &t.saveGrant, &t.keysOfGrants, &t.deleteGrant, &t.deleteLock}
 }
 
 // begin finds out which setting is to blame if the session has a transaction, which a read of the same call or the
@@ -365,57 +358,6 @@ func (d mySQL) findEach(ctx context.Context, c *sql.Conn, t *texts, leases []ren
 		err = d.unfit(ctx, c)
 	}
 	return err
-}
-
-// release is one statement for one lease: each row that matches changes its owner, so the number of
-// changed rows is right. Several leases are a transaction, because the number would not say which
-// ones. It locks the rows in the order of their keys, so that no two transactions wait for each other.
-func (d mySQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
-	if len(leases) == 1 {
-		l := leases[0]
-		n, err := affected(c.ExecContext(ctx, t.release, l.keep, l.keep, l.key, l.owner))
-		if err == nil && n > 0 {
-			released(0)
-		}
-		return err
-	}
-	tx, err := d.begin(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer tx.rollback()
-	keys := make([]any, len(leases))
-	for i, l := range leases {
-		keys[i] = l.key
-	}
-	held := make(map[string]string) // owners by key
-	var key, owner []byte
-	err = eachRow(ctx, tx, t.mysql.lockMany+marks(len(keys))+" ORDER BY lock_key FOR UPDATE SKIP LOCKED", keys, []any{&key, &owner}, func() {
-		held[string(key)] = string(owner)
-	})
-	if err != nil {
-		return err
-	}
-	var found []int
-	groups := make(map[int64][]any)
-	for i, l := range leases {
-		if held[string(l.key)] == string(l.owner) {
-			groups[l.keep] = append(groups[l.keep], l.key)
-			found = append(found, i)
-		}
-	}
-	for keep, group := range groups {
-		if _, err := tx.ExecContext(ctx, t.mysql.end+marks(len(group)), append([]any{keep, keep}, group...)...); err != nil {
-			return err
-		}
-	}
-	if err := tx.commit(ctx); err != nil {
-		return err
-	}
-	for _, i := range found {
-		released(i)
-	}
-	return nil
 }
 
 // sweepRows locks the rows that it deletes in both tables, and leaves those alone that others have

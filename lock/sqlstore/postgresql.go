@@ -116,17 +116,6 @@ func (postgreSQL) adapt(t *texts) {
 			ELSE 2 END
 		FROM asked a LEFT JOIN {locks} l ON l.lock_key = a.lock_key WHERE a.n NOT IN (SELECT n FROM renewed)`
 	t.await = strings.Replace(t.renew, " SKIP LOCKED", "", 1)
-	t.release = `WITH asked AS (
-			SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[], $3::text::bigint[])
-				WITH ORDINALITY AS a (lock_key, owner, keep, n)
-		), locked AS MATERIALIZED (
-			SELECT l.lock_key, a.keep, a.n FROM asked a JOIN {locks} l
-				ON l.lock_key = a.lock_key AND l.owner = a.owner AND l.kind = 0
-			ORDER BY l.lock_key FOR NO KEY UPDATE OF l SKIP LOCKED
-		)
-		UPDATE {locks} l SET owner = CASE WHEN k.keep > 0 THEN {kept} ELSE {empty} END,
-			expires = {now} + k.keep, metadata = NULL FROM locked k
-		WHERE l.lock_key = k.lock_key AND l.expires >= {now} AND l.queued_until < {now} AND {sync} RETURNING k.n`
 	t.extendQueues = `UPDATE {locks} l SET queued_until = greatest(l.queued_until, {now} + CAST({ms} AS bigint)) FROM (
 			SELECT lock_key FROM {locks} WHERE {list} ORDER BY lock_key FOR NO KEY UPDATE SKIP LOCKED
 		) k WHERE l.lock_key = k.lock_key`
@@ -242,17 +231,6 @@ func (postgreSQL) renew(ctx context.Context, c *sql.Conn, t *texts, leases []ren
 	args := []any{keys.end(), owners.end(), tokens.end(), ttls.end()}
 	err := eachRow(ctx, c, text, args, []any{&n, &f}, func() { all[n-1] = f })
 	return all, err
-}
-
-func (postgreSQL) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
-	var keys, owners, keeps arrayText
-	for _, l := range leases {
-		keys.addBytes(l.key)
-		owners.addBytes(l.owner)
-		keeps.addInt(l.keep)
-	}
-	var n int
-	return eachRow(ctx, c, t.release, []any{keys.end(), owners.end(), keeps.end()}, []any{&n}, func() { released(n - 1) })
 }
 
 func (postgreSQL) in(rows [][][]byte) (string, []any) {

@@ -16,8 +16,11 @@ import (
 // has not expired, in the transaction that ends the lease. Otherwise, in the optimistic way, a
 // release is one statement.
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	if err := checkRelease(l); err != nil {
+	if err := checkMode(l.Mode); err != nil {
 		return err
+	}
+	if !isOwner(l.Owner) || l.Key == "" || len(l.Key) > driver.MaxKeyLen {
+		return fmt.Errorf("sqlstore: release: %w: no such key or owner", driver.ErrNotHeld)
 	}
 	err := do(ctx, s, func(ctx context.Context, c *sql.Conn) error {
 		if l.Token == 0 && !l.Unanswered && s.texts.leave != "" { // of a waiter
@@ -29,9 +32,9 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 			}
 		}
 		if !s.options.Pessimistic && !l.Unanswered {
-			released := false
-			err := s.dialect.release(ctx, c, s.texts, []releaseItem{itemOf(l)}, func(int) { released = true })
-			if err != nil || released {
+			keep := ms(l.Keep())
+			n, err := s.dialect.update(ctx, c, s.texts.release, keep, keep, []byte(l.Key), []byte(l.Owner))
+			if err != nil || n > 0 {
 				return err
 			}
 		}
@@ -43,54 +46,12 @@ func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	return failed("release", err)
 }
 
-// ReleaseAll implements [driver.Store]. One statement, or one transaction in SQLite,
-// releases the locks without waiters whose rows nobody has locked; each other lock is released by a call of its own.
+// ReleaseAll implements [driver.Store]. It uses few connections at one time.
 func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	done := make([]bool, len(batch))
-	var items []releaseItem
-	var index []int // of each item in the batch
-	seen := make(map[string]bool, len(batch))
-	for i, l := range batch {
-		if !s.options.Pessimistic && !l.Unanswered && checkRelease(l) == nil && !seen[l.Owner] {
-			seen[l.Owner] = true
-			items, index = append(items, itemOf(l)), append(index, i)
-		}
-	}
-	if len(items) > 0 {
-		released, err := call(ctx, s, func(ctx context.Context, c *sql.Conn) (released []int, err error) {
-			err = s.dialect.release(ctx, c, s.texts, items, func(i int) { released = append(released, i) })
-			return released, err
-		})
-		for _, i := range index {
-			out[i], done[i] = failed("release", err), err != nil
-		}
-		if err == nil {
-			for _, i := range released {
-				done[index[i]] = true
-			}
-		}
-	}
 	return storekit.Each(len(batch), awaitedRows, func(i int) error {
-		if !done[i] {
-			out[i] = s.Release(ctx, batch[i])
-		}
+		out[i] = s.Release(ctx, batch[i])
 		return nil
 	})
-}
-
-// checkRelease returns an error for a lease that is in no database.
-func checkRelease(l driver.Lease) error {
-	if err := checkMode(l.Mode); err != nil {
-		return err
-	}
-	if !isOwner(l.Owner) || l.Key == "" || len(l.Key) > driver.MaxKeyLen {
-		return fmt.Errorf("sqlstore: release: %w: no such key or owner", driver.ErrNotHeld)
-	}
-	return nil
-}
-
-func itemOf(l driver.Lease) releaseItem {
-	return releaseItem{[]byte(l.Key), []byte(l.Owner), ms(l.Keep())}
 }
 
 // leave removes the place of an owner in the queue of a lock that another one has, and reports whether it has.

@@ -67,8 +67,6 @@ func (sqlite) adapt(t *texts) {
 		UPDATE {locks} SET queued_until = max(queued_until, {now} + {ms}) WHERE lock_key IN listed`
 	t.extendPlaces = `WITH listed AS (SELECT lock_key, owner FROM {places} WHERE {list})
 		UPDATE {places} SET expires = {now} + {ms} WHERE (lock_key, owner) IN listed`
-	t.release = `UPDATE {locks} SET owner = CASE WHEN ?1 > 0 THEN {kept} ELSE {empty} END, expires = {now} + ?1, metadata = NULL
-		WHERE lock_key = ?2 AND kind = 0 AND owner = ?3 AND expires >= {now} AND queued_until < {now}`
 }
 
 func (sqlite) in(rows [][][]byte) (string, []any) {
@@ -201,25 +199,6 @@ func (d sqlite) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renew
 		return err
 	})
 	return all, err
-}
-
-func (d sqlite) release(ctx context.Context, c *sql.Conn, t *texts, leases []releaseItem, released func(i int)) error {
-	var done []int
-	err := d.each(ctx, c, t.release, len(leases), func(i int) []any {
-		return []any{leases[i].keep, leases[i].key, leases[i].owner}
-	}, func(i int, changed bool) error {
-		if changed {
-			done = append(done, i)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, i := range done {
-		released(i)
-	}
-	return nil
 }
 
 // each runs a statement n times in one transaction, and calls after after each time with whether it has

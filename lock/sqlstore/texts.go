@@ -53,7 +53,7 @@ type texts struct {
 	read    string // key
 	renew   string // of the dialect; skips locked rows
 	await   string // the same for one lease, and waits for its row
-	release string // of the dialect
+	release string // ms, ms, key, owner
 
 	guard     string // key, token; in MySQL only the key
 	lockGrant string // key; see dialect.unguarded
@@ -139,6 +139,9 @@ func commonTexts() texts {
 		seen: `SELECT expires - {now} FROM {locks} WHERE ` + heldByAnother,
 
 		read: `SELECT kind, owner, token, expires, {now} FROM {locks} WHERE lock_key = ?`,
+
+		release: `UPDATE {locks} SET owner = CASE WHEN CAST(? AS {int}) > 0 THEN {kept} ELSE {empty} END, expires = {now} + CAST(? AS {int}), metadata = NULL
+			WHERE lock_key = ? AND kind = 0 AND owner = ? AND expires >= {now} AND queued_until < {now} AND {sync}`,
 
 		setMetadata: `UPDATE {locks} SET metadata = ?
 			WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`,
