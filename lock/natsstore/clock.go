@@ -18,22 +18,19 @@ type clock struct {
 
 // serverNow returns the time of the server's clock. It asks the server once per clockAge.
 func (s *Store) serverNow(ctx context.Context) time.Time {
-	if offset, ok := s.clock.get(); ok {
-		return time.Now().Add(offset)
+	c := &s.clock
+	c.mu.Lock()
+	known, now := !c.asked.IsZero() && time.Since(c.asked) < clockAge, time.Now().Add(c.offset)
+	c.mu.Unlock()
+	if known {
+		return now
 	}
 	info, err := s.stream.Info(ctx)
-	now := time.Now()
 	if err != nil || info.TimeStamp.IsZero() {
 		return now
 	}
-	s.clock.set(now, info.TimeStamp.Sub(now))
+	c.set(time.Now(), time.Until(info.TimeStamp))
 	return info.TimeStamp
-}
-
-func (c *clock) get() (offset time.Duration, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.offset, !c.asked.IsZero() && time.Since(c.asked) < clockAge
 }
 
 func (c *clock) set(asked time.Time, offset time.Duration) {

@@ -4,6 +4,7 @@ package natsstore
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -51,10 +52,7 @@ func (s *Store) ForceRelease(ctx context.Context, key string) error {
 			seen = cur
 			return record{State: free, Token: cur.Token}, markerTTL, nil
 		})
-		if err == nil {
-			s.announce(key)
-		}
-		return err
+		return s.announced(key, err)
 	})
 }
 
@@ -113,12 +111,10 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (keys []string,
 	}
 	for _, m := range messages {
 		seq = m.Sequence + 1
-		key, err := decodeName(strings.TrimPrefix(m.Subject, s.prefix+".k."))
-		if err != nil || !strings.HasPrefix(key, prefix) {
-			continue
-		}
-		if e, err := decode(m); err == nil && !e.isFree() {
-			keys = append(keys, key)
+		key, foreign := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(m.Subject, s.prefix+".k."))
+		e, bad := decode(m)
+		if foreign == nil && bad == nil && len(key) > 0 && strings.HasPrefix(string(key), prefix) && !e.isFree() {
+			keys = append(keys, string(key))
 		}
 	}
 	if !more {

@@ -5,7 +5,6 @@ package natsstore
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -75,16 +74,6 @@ func encode(r record) []byte {
 
 // encodeName returns a name as one token of a subject. Names have any bytes, and tokens do not.
 func encodeName(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
-
-var errSubject = errors.New("natsstore: subject without a key")
-
-func decodeName(token string) (string, error) {
-	name, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(name) == 0 {
-		return "", errSubject
-	}
-	return string(name), nil
-}
 
 // serverTTL returns the TTL of a message that lasts for d at least. The server rounds down to
 // seconds, and refuses less than one.

@@ -1,4 +1,4 @@
-// Release, ReleaseAll and tombstones.
+// Release and tombstones.
 
 package natsstore
 
@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Release implements [driver.Store].
+// Release implements [driver.Store]. It reads the lock only if the last message is not the one that the lease knows.
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
 	return s.call(ctx, driver.Exclusive, "release", func(ctx context.Context) error { return s.release(ctx, l) })
 }
@@ -23,6 +23,12 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		if err := s.addTombstone(ctx, l.Owner); err != nil {
 			return err
 		}
+	} else if state := stateOf(l); state != nil {
+		seq, _, _ := state.next(0)
+		rec, ttl := endOf(l, l.Token)
+		if _, err := s.publish(ctx, s.message(l.Key, rec, ttl, seq, "")); !errors.Is(err, errConflict) {
+			return s.announced(l.Key, err)
+		}
 	}
 	_, err := s.replace(ctx, l.Key, attempts{}, func(cur entry) (record, time.Duration, error) {
 		if !cur.heldBy(l.Owner) {
@@ -31,10 +37,7 @@ func (s *Store) release(ctx context.Context, l driver.Lease) error {
 		rec, ttl := endOf(l, cur.Token)
 		return rec, ttl, nil
 	})
-	if err == nil {
-		s.announce(l.Key)
-	}
-	return notHeld(err)
+	return s.announced(l.Key, notHeld(err))
 }
 
 // endOf returns the record that ends a lease, and its TTL: it frees the lock, or keeps it taken by nobody.
@@ -58,46 +61,4 @@ func (s *Store) addTombstone(ctx context.Context, owner string) error {
 		}
 	}
 	return nil // no id is left
-}
-
-// ReleaseAll implements [driver.Store]. It sends the messages of all leases whose state is
-// known before it waits for the first answer, and calls Release for the others.
-func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	if ctx.Err() != nil {
-		for i := range batch {
-			out[i] = context.Cause(ctx)
-		}
-		return nil
-	}
-	if err := s.begin(ctx, driver.Exclusive); err != nil {
-		return err
-	}
-	messages := make([]pending, len(batch))
-	for i, l := range batch {
-		state := stateOf(l)
-		if state == nil || l.Unanswered {
-			messages[i].err = errConflict
-			continue
-		}
-		seq, _, _ := state.next(0)
-		rec, ttl := endOf(l, l.Token)
-		ack, err := s.js.PublishMsgAsync(s.message(l.Key, rec, ttl, seq, ""), jetstream.WithExpectStream(s.of.Stream))
-		messages[i] = pending{ack: ack, err: err}
-	}
-	for i, l := range batch {
-		out[i] = s.released(ctx, l, messages[i])
-	}
-	return nil
-}
-
-// released waits for the answer to the message that ends a lease.
-func (s *Store) released(ctx context.Context, l driver.Lease, m pending) error {
-	_, err := s.await(ctx, m)
-	if err == nil {
-		s.announce(l.Key)
-	}
-	if errors.Is(err, errConflict) {
-		return s.Release(ctx, l)
-	}
-	return s.failed(ctx, "release", err)
 }

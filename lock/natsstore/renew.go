@@ -42,30 +42,13 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	return errs
 }
 
-// pending is a message whose answer has not been read.
+// pending is a renewal whose answer has not been read.
 type pending struct {
 	ack   jetstream.PubAckFuture
-	after uint64    // of a renewal: the message that it comes after
-	meta  []byte    // of a renewal: the metadata in the message
-	sent  time.Time // of a renewal
-	err   error     // the message was not sent
-}
-
-// await waits for the answer.
-func (s *Store) await(ctx context.Context, m pending) (*jetstream.PubAck, error) {
-	if m.err != nil {
-		return nil, m.err
-	}
-	select {
-	case ack := <-m.ack.Ok():
-		return ack, nil
-	case err := <-m.ack.Err():
-		return nil, publishError(ctx, err)
-	case <-s.calls.Ctx.Done():
-		return nil, driver.ErrStoreClosed
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	after uint64 // the message that it comes after
+	meta  []byte // the metadata in the message
+	sent  time.Time
+	err   error // it was not sent
 }
 
 // send sends the message that renews a lease, unless its state is not known. The renewal is under way
@@ -99,10 +82,19 @@ func (s *Store) outcome(ctx context.Context, l driver.Lease, m pending) (renewal
 	if state != nil {
 		defer state.endRenewal()
 	}
-	ack, err := s.await(ctx, m)
+	err := m.err
 	if err == nil {
-		state.stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
-		return renewal.Renewed, nil
+		select {
+		case ack := <-m.ack.Ok():
+			state.stored(m.after, ack.Sequence, m.meta, m.sent, l.TTL)
+			return renewal.Renewed, nil
+		case err = <-m.ack.Err():
+			err = publishError(ctx, err)
+		case <-s.calls.Ctx.Done():
+			err = driver.ErrStoreClosed
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
 	if !errors.Is(err, errConflict) {
 		return renewal.Unknown, err

@@ -265,7 +265,7 @@ var _ driver.Store = (*Store)(nil)
 // connection knows when New is called.
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
-		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
+		Waits: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true, Imports: true,
 		TTL:       driver.TTLLimits{Step: time.Second, Slack: expirySlack},
 		Keeps:     driver.ModesOf(driver.Exclusive),
 		Yields:    driver.ModesOf(driver.Exclusive),
@@ -367,14 +367,7 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-func disconnected(nc *nats.Conn) bool {
-	switch nc.Status() {
-	case nats.CONNECTING, nats.DISCONNECTED, nats.RECONNECTING:
-		return true
-	default:
-		return false
-	}
-}
+func disconnected(nc *nats.Conn) bool { return !nc.IsConnected() && !nc.IsClosed() }
 
 // errConflict says that a subject has another last message than the expected one.
 var errConflict = errors.New("another request came first")

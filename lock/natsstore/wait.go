@@ -200,6 +200,11 @@ func (w *waiter) leave() {
 	}
 }
 
-// announce wakes the waiters of a lock that was released. It neither waits nor tells whether the message
+// announced wakes the waiters of a lock if err, which it returns, is nil. It neither waits nor tells whether the message
 // arrives, because waiters poll, too.
-func (s *Store) announce(key string) { _ = s.js.Conn().Publish(s.releases(key), nil) }
+func (s *Store) announced(key string, err error) error {
+	if err == nil {
+		_ = s.js.Conn().Publish(s.releases(key), nil)
+	}
+	return err
+}

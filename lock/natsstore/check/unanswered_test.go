@@ -63,12 +63,6 @@ func TestCallsWithoutADeadline(t *testing.T) {
 			l.State = nil // it reads the lock first
 			return s.Renew(forever, []driver.Lease{l}, make([]renewal.Outcome, 1))
 		},
-		"ReleaseAll": func() error {
-			l, out := l, make([]error, 1)
-			l.State = nil
-			require.NoError(t, s.ReleaseAll(forever, []driver.Lease{l}, out))
-			return out[0]
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := call()
