@@ -182,10 +182,10 @@ bench-locks: setup ## Lock, hand over and lock many at once beside other clients
 compare: setup ## Play faults against all lock clients and write docs/COMPARISON.md (half an hour or more); ARGS=-quick for two
 	@.ci/setup-interop || true # the program names what it cannot play
 	@.ci/setup-stores || true
-	cd verify/compare && go run . -docs ../../docs $(ARGS)
+	cd verify/compare && go run . $(ARGS)
 
 compare-page: ## Write the tables of docs/COMPARISON.md from verify/compare/results
-	cd verify/compare && go run . -print results/compare.json -docs ../../docs >/dev/null
+	cd verify/compare && go run . -print >/dev/null
 
 route: setup ## Count the functions, files and hops that a lock and a renewal pass through; ARGS=-functions lists them
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd benchmarks && \

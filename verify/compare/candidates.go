@@ -3,10 +3,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -24,16 +24,14 @@ type candidate struct {
 	modules []string // of Go, whose versions are named
 	renews  bool     // the library, or a watchdog that its documentation shows, renews a lock
 	renewal string   // the bytes that tell a renewal from other requests while a lock is held
-	single  bool     // all sessions are in one process
-	hidden  bool     // only for tests
 	note    string   // for the page
 
-	open    func(ctx context.Context, addrs []string) (Client, error) // of a client in Go
-	command func() (*exec.Cmd, error)                                 // of another one; the addresses and the lease are added
+	open    opener                    // of a client in Go
+	command func() (*exec.Cmd, error) // of another one; the addresses and the lease are added
 
-	lockKey func(key string) string // the key on Redis that expires with the lease; nil means that there is none
+	lockKey string                  // the format of the key on Redis that expires with the lease; "" means that there is none
 	pattern func(key string) string // the bytes of an acquire and of a release; nil means the key
-	without map[string]string       // the faults that make no sense, and why
+	without string                  // a fault that makes no sense
 }
 
 func (c *candidate) bytesOf(key string) string {
@@ -66,14 +64,8 @@ func (c *candidate) process(addrs []string) (*exec.Cmd, error) {
 }
 
 // runPeer is the main function of a process of a client in Go.
-func runPeer(name string, args []string) error {
-	c, err := find(name)
-	if err != nil {
-		return err
-	}
-	p := &peer{text: c.versions(), open: func(ctx context.Context) (Client, error) {
-		return c.open(ctx, strings.Split(args[0], ","))
-	}}
+func (c *candidate) runPeer(args []string) error {
+	p := &peer{text: c.versions(), open: c.open, addrs: strings.Split(args[0], ",")}
 	return p.serve(os.Stdin, os.Stdout)
 }
 
@@ -96,12 +88,11 @@ func (c *candidate) versions() string {
 
 // shortName returns the last part of a module's path that is not a version.
 func shortName(module string) string {
-	parts := strings.Split(module, "/")
-	parts = slices.DeleteFunc(parts, func(p string) bool { return len(p) == 2 && p[0] == 'v' })
-	if slices.Contains(parts, "etcd") {
+	if strings.Contains(module, "/etcd/") {
 		return "etcd client"
 	}
-	return parts[len(parts)-1]
+	module, _, _ = strings.Cut(module, "/v")
+	return path.Base(module)
 }
 
 func find(name string) (*candidate, error) {
@@ -115,5 +106,5 @@ func find(name string) (*candidate, error) {
 
 // candidates returns all clients, in the order of the page.
 func candidates() []*candidate {
-	return slices.Concat(leasewheelCandidates(), goredisCandidates(), rueidisCandidates(), peerCandidates(), etcdCandidates(), postgresCandidates(), hiddenCandidates())
+	return slices.Concat(leasewheelCandidates(), goredisCandidates(), rueidisCandidates(), javaCandidates(), etcdCandidates(), postgresCandidates())
 }

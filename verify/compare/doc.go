@@ -6,5 +6,5 @@
 //	go run .                                       # all clients and faults, 20 rounds of each
 //	go run . -quick                                # two clients, one round
 //	go run . -clients redsync -faults cut -rounds 3
-//	go run . -print results/compare.json -docs ../docs
+//	go run . -print                                # only the page, from results/compare.json
 package main

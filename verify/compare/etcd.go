@@ -33,56 +33,30 @@ func oursOnEtcd(_ context.Context, addrs []string) (driver.Store, error) {
 	return etcdstore.New(c, nil)
 }
 
-func openEtcd(_ context.Context, addrs []string) (Client, error) {
-	c, err := dialEtcd(addrs)
-	return &etcdClient{client: c}, err
-}
-
-type etcdClient struct {
-	client  *clientv3.Client
-	session *concurrency.Session // of the last lock
-}
-
-// Acquire implements Client. A session that has ended is replaced.
-func (c *etcdClient) Acquire(ctx context.Context, key string) (Lease, error) {
-	if c.session != nil {
-		select {
-		case <-c.session.Done():
-			c.session = nil
-		default:
+func openEtcd(_ context.Context, addrs []string) (acquirer, error) {
+	client, err := dialEtcd(addrs)
+	var session *concurrency.Session // of the last lock
+	return func(ctx context.Context, key string) (*grant, error) {
+		if session == nil || hasEnded(session) {
+			s, err := concurrency.NewSession(client, concurrency.WithTTL(int(lease.Seconds())))
+			if err != nil {
+				return nil, err
+			}
+			session = s
 		}
-	}
-	if c.session == nil {
-		s, err := concurrency.NewSession(c.client, concurrency.WithTTL(int(lease.Seconds())))
-		if err != nil {
+		m, s := concurrency.NewMutex(session, key), session
+		if err := m.Lock(ctx); err != nil {
 			return nil, err
 		}
-		c.session = s
-	}
-	m := concurrency.NewMutex(c.session, key)
-	if err := m.Lock(ctx); err != nil {
-		return nil, err
-	}
-	return etcdLease{m, c.session}, nil
+		return &grant{func() bool { return !hasEnded(s) }, uint64(m.Header().Revision), m.Unlock}, nil
+	}, err
 }
 
-type etcdLease struct {
-	*concurrency.Mutex
-	session *concurrency.Session
-}
-
-// Holds implements Lease.
-func (l etcdLease) Holds() bool {
+func hasEnded(s *concurrency.Session) bool {
 	select {
-	case <-l.session.Done():
-		return false
-	default:
+	case <-s.Done():
 		return true
+	default:
+		return false
 	}
 }
-
-// Token implements Lease.
-func (l etcdLease) Token() uint64 { return uint64(l.Header().Revision) }
-
-// Release implements Lease.
-func (l etcdLease) Release(ctx context.Context) error { return l.Unlock(ctx) }

@@ -15,37 +15,35 @@ import (
 )
 
 func goredisCandidates() []*candidate {
-	same := func(key string) string { return key }
 	redislockModules := append([]string{"github.com/bsm/redislock"}, goredisOnly...)
 	redsyncModules := append([]string{"github.com/go-redsync/redsync/v4"}, goredisOnly...)
 	return []*candidate{
 		{
-			name: "redislock", store: redisServer, modules: redislockModules, renews: true, open: openRedislock, lockKey: same,
+			name: "redislock", store: redisServer, modules: redislockModules, renews: true, open: openRedislock, lockKey: "%s",
 			note: "the watchdog of its README; tries again after 100 ms",
 		},
-		{name: "redsync", store: redisServer, modules: redsyncModules, open: openRedsync, lockKey: same, note: "not renewed, no documented watchdog"},
-		{name: "redsync on 3 Redis", store: redisServers, modules: redsyncModules, open: openRedsync, lockKey: same, note: "like redsync"},
+		{name: "redsync", store: redisServer, modules: redsyncModules, open: openRedsync, lockKey: "%s", note: "not renewed, no documented watchdog"},
+		{name: "redsync on 3 Redis", store: redisServers, modules: redsyncModules, open: openRedsync, lockKey: "%s", note: "like redsync"},
 	}
 }
 
-func openRedislock(_ context.Context, addrs []string) (Client, error) {
-	return redislockClient{redislock.New(redis.NewClient(&redis.Options{Addr: addrs[0]}))}, nil
-}
-
-type redislockClient struct{ *redislock.Client }
-
-// Acquire implements Client. Obtain gives up after one TTL unless its context has a deadline.
-func (c redislockClient) Acquire(ctx context.Context, key string) (Lease, error) {
+func openRedislock(_ context.Context, addrs []string) (acquirer, error) {
+	client := redislock.New(redis.NewClient(&redis.Options{Addr: addrs[0]}))
 	const interval = 100 * time.Millisecond // the value of its example
-	waiting, end := context.WithTimeout(ctx, time.Hour)
-	defer end()
-	l, err := c.Obtain(waiting, key, lease, &redislock.Options{RetryStrategy: redislock.LinearBackoff(interval)})
-	if err != nil {
-		return nil, err
-	}
-	work, cancel := context.WithCancel(context.Background())
-	go watchdog(work, cancel, l)
-	return redislockLease{l, work, cancel}, nil
+	return func(ctx context.Context, key string) (*grant, error) {
+		waiting, end := context.WithTimeout(ctx, time.Hour) // without a deadline Obtain gives up after one TTL
+		defer end()
+		l, err := client.Obtain(waiting, key, lease, &redislock.Options{RetryStrategy: redislock.LinearBackoff(interval)})
+		if err != nil {
+			return nil, err
+		}
+		work, cancel := context.WithCancel(context.Background())
+		go watchdog(work, cancel, l)
+		return &grant{holds: func() bool { return work.Err() == nil }, release: func(ctx context.Context) error {
+			cancel()
+			return l.Release(ctx)
+		}}, nil
+	}, nil
 }
 
 // watchdog does what the README of redislock shows.
@@ -65,56 +63,23 @@ func watchdog(work context.Context, cancel context.CancelFunc, l *redislock.Lock
 	}
 }
 
-type redislockLease struct {
-	lock   *redislock.Lock
-	work   context.Context
-	cancel context.CancelFunc
-}
-
-// Holds implements Lease.
-func (l redislockLease) Holds() bool { return l.work.Err() == nil }
-
-// Token implements Lease.
-func (redislockLease) Token() uint64 { return 0 }
-
-// Release implements Lease.
-func (l redislockLease) Release(ctx context.Context) error {
-	l.cancel()
-	return l.lock.Release(ctx)
-}
-
-func openRedsync(_ context.Context, addrs []string) (Client, error) {
+func openRedsync(_ context.Context, addrs []string) (acquirer, error) {
 	var pools []redsyncredis.Pool
 	for _, a := range addrs {
 		pools = append(pools, goredis.NewPool(redis.NewClient(&redis.Options{Addr: a})))
 	}
-	return redsyncClient{redsync.New(pools...)}, nil
-}
-
-type redsyncClient struct{ *redsync.Redsync }
-
-// Acquire implements Client.
-func (c redsyncClient) Acquire(ctx context.Context, key string) (Lease, error) {
-	m := c.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTries(1<<30))
-	if err := m.LockContext(ctx); err != nil {
-		return nil, err
-	}
-	return redsyncLease{m}, nil
-}
-
-type redsyncLease struct{ *redsync.Mutex }
-
-// Holds implements Lease.
-func (l redsyncLease) Holds() bool { return time.Now().Before(l.Until()) }
-
-// Token implements Lease.
-func (redsyncLease) Token() uint64 { return 0 }
-
-// Release implements Lease.
-func (l redsyncLease) Release(ctx context.Context) error {
-	ok, err := l.UnlockContext(ctx)
-	if err == nil && !ok {
-		return errors.New("redsync: not unlocked")
-	}
-	return err
+	client := redsync.New(pools...)
+	return func(ctx context.Context, key string) (*grant, error) {
+		m := client.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTries(1<<30))
+		if err := m.LockContext(ctx); err != nil {
+			return nil, err
+		}
+		return &grant{holds: func() bool { return time.Now().Before(m.Until()) }, release: func(ctx context.Context) error {
+			ok, err := m.UnlockContext(ctx)
+			if err == nil && !ok {
+				return errors.New("redsync: not unlocked")
+			}
+			return err
+		}}, nil
+	}, nil
 }

@@ -34,20 +34,28 @@ func nodeName(key string) string { return base64.RawURLEncoding.EncodeToString([
 
 var goredisOnly = []string{"github.com/redis/go-redis/v9"}
 
-func oursKey(key string) string { return "lw:{" + key + "}" }
+const oursKey = "lw:{%s}"
 
-// leasewheelClient is the adapter of a store.
-type leasewheelClient struct{ *lock.Client }
-
-// openOurs returns the open of a store.
-func openOurs(store func(ctx context.Context, addrs []string) (driver.Store, error)) func(ctx context.Context, addrs []string) (Client, error) {
-	return func(ctx context.Context, addrs []string) (Client, error) {
+// openOurs returns the opener of a store.
+func openOurs(store func(ctx context.Context, addrs []string) (driver.Store, error)) opener {
+	return func(ctx context.Context, addrs []string) (acquirer, error) {
 		s, err := store(ctx, addrs)
 		if err != nil {
 			return nil, err
 		}
 		c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: lease}, Logger: slog.New(slog.DiscardHandler)})
-		return leasewheelClient{c}, err
+		return func(ctx context.Context, key string) (*grant, error) {
+			h, err := c.Mutex(key).Lock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &grant{h.Valid, h.Token(), func(ctx context.Context) error {
+				if err := h.Unlock(ctx); !errors.Is(err, lock.ErrLost) { // a loss is no failure of the release
+					return err
+				}
+				return nil
+			}}, nil
+		}, err
 	}
 }
 
@@ -65,29 +73,4 @@ func oursOnThree(ctx context.Context, addrs []string) (driver.Store, error) {
 		all = append(all, s)
 	}
 	return quorumstore.New(all...)
-}
-
-// Acquire implements Client.
-func (c leasewheelClient) Acquire(ctx context.Context, key string) (Lease, error) {
-	h, err := c.Mutex(key).Lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return leasewheelLease{h}, nil
-}
-
-type leasewheelLease struct{ held *lock.Held }
-
-// Holds implements Lease.
-func (l leasewheelLease) Holds() bool { return l.held.Valid() }
-
-// Token implements Lease.
-func (l leasewheelLease) Token() uint64 { return l.held.Token() }
-
-// Release implements Lease. A lock that was lost before is no failure of the release.
-func (l leasewheelLease) Release(ctx context.Context) error {
-	if err := l.held.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-		return err
-	}
-	return nil
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,21 +20,23 @@ import (
 
 // config holds the values of the flags.
 type config struct {
-	clients, faults []string
-	rounds          int
-	parallel        int
-	most            time.Duration
-	seed            uint64
-	quick           bool
-	json            string
-	print           string
-	docs            string
+	clients, faults  []string
+	rounds, parallel int
+	quick, print     bool
 }
+
+// The files that the program writes, seen from its folder.
+const (
+	rowsFile   = "results/compare.json"
+	docsFolder = "../../docs"
+)
 
 func main() {
 	if name := os.Getenv(peerEnv); name != "" {
 		logging.Disable() // go-redis prints each failed dial
-		exit(runPeer(name, os.Args[1:]))
+		c, err := find(name)
+		exit(err)
+		exit(c.runPeer(os.Args[1:]))
 		return
 	}
 	c, err := parse(os.Args[1:], os.Stderr)
@@ -60,97 +61,62 @@ func parse(args []string, w io.Writer) (config, error) {
 	c := config{}
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
 	f.SetOutput(w)
-	quick := f.Bool("quick", false, "two clients and one round, and no results file")
-	clients := f.String("clients", "", "comma-separated `names` of clients (default all)")
-	names := f.String("faults", "", "comma-separated `names` of faults (default all)")
+	for _, known := range candidates() {
+		c.clients = append(c.clients, known.name)
+	}
+	for _, known := range faults() {
+		c.faults = append(c.faults, known.name)
+	}
+	some := func(chosen *[]string) func(string) error {
+		known := *chosen
+		return func(names string) error {
+			*chosen = strings.Split(names, ",")
+			for _, name := range *chosen {
+				if !slices.Contains(known, name) {
+					return fmt.Errorf("unknown %q", name)
+				}
+			}
+			return nil
+		}
+	}
+	f.BoolVar(&c.quick, "quick", false, "play one round with two clients, and write no files")
+	f.Func("clients", "comma-separated `names` of clients (default all)", some(&c.clients))
+	f.Func("faults", "comma-separated `names` of faults (default all)", some(&c.faults))
 	f.IntVar(&c.rounds, "rounds", 20, "the rounds of each client and fault; 64 waiters are played a quarter of them")
-	f.DurationVar(&c.most, "for", time.Hour, "begin no round after this `time`, except those of 64 waiters, which come last")
 	f.IntVar(&c.parallel, "parallel", 16, "how many rounds are played at a time")
-	f.Uint64Var(&c.seed, "seed", 1, "the seed of the random times")
-	f.StringVar(&c.json, "json", "", "`file` for the rows; those of other clients and faults in it are kept (default results/compare.json, none with -quick)")
-	f.StringVar(&c.print, "print", "", "play nothing; print the rows in this `file`")
-	f.StringVar(&c.docs, "docs", "", "`folder` whose COMPARISON.md and img/comparison.svg to update")
-	if err := f.Parse(args); err != nil {
-		return c, err
+	f.BoolVar(&c.print, "print", false, "play nothing; write the page of the rows in "+rowsFile)
+	err := f.Parse(args)
+	if c.quick {
+		c.rounds, c.clients = 1, []string{ours, "redislock"}
 	}
-	if err := c.fill(*quick, *clients, *names); err != nil {
-		fmt.Fprintln(w, "compare:", err)
-		return c, err
-	}
-	return c, nil
+	return c, err
 }
 
-// fill sets what the flags left open, and checks the names.
-func (c *config) fill(quick bool, clients, names string) error {
-	switch {
-	case quick:
-		c.rounds, c.clients, c.docs, c.quick = 1, []string{ours, "redislock"}, "", true
-	case c.json == "":
-		c.json = "results/compare.json"
-	}
-	if clients != "" {
-		c.clients = strings.Split(clients, ",")
-	}
-	if c.clients == nil {
-		for _, k := range candidates() {
-			if !k.hidden {
-				c.clients = append(c.clients, k.name)
-			}
-		}
-	}
-	for _, name := range c.clients {
-		if _, err := find(name); err != nil {
-			return err
-		}
-	}
-	if names != "" {
-		c.faults = strings.Split(names, ",")
-	}
-	for _, name := range c.faults {
-		if !slices.ContainsFunc(faults(), func(f *fault) bool { return f.name == name }) {
-			return fmt.Errorf("unknown fault %q", name)
-		}
-	}
-	return nil
-}
-
-// run plays the rounds, or reads their rows, and prints the tables.
+// run plays the rounds, and prints and writes the page. Rows of other clients and faults are kept.
 func run(c config, out, progress io.Writer) error {
-	r := newResults()
-	if c.print != "" {
-		if err := r.load(c.print); err != nil {
+	r := &results{}
+	if !c.quick {
+		if err := r.load(rowsFile); err != nil {
 			return err
 		}
-	} else {
-		if c.json != "" {
-			if err := r.load(c.json); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-		}
+	}
+	if !c.print {
 		r.replace(c.playAll(progress))
 		r.Machine, r.Load = report.Machine(), report.Load()
 		endSpares()
-		if c.json != "" {
-			if err := r.save(c.json); err != nil {
-				return err
-			}
-		}
 	}
 	if _, err := io.WriteString(out, r.report()); err != nil {
 		return err
 	}
-	if c.docs != "" {
-		if err := r.document(c.docs); err != nil {
+	switch {
+	case c.quick:
+		return errors.Join(r.failure(), r.broken())
+	case !c.print:
+		if err := r.save(rowsFile); err != nil {
 			return err
 		}
 	}
-	switch {
-	case c.print != "":
-		return nil
-	case c.quick:
-		return errors.Join(r.failure(), r.broken())
-	}
-	return r.failure()
+	return errors.Join(r.document(docsFolder), r.failure())
 }
 
 // job is one round that is to be played.
@@ -165,12 +131,12 @@ type job struct {
 func (c config) jobs() (beside, alone []job) {
 	for number := range c.rounds {
 		for _, f := range faults() {
-			if c.faults != nil && !slices.Contains(c.faults, f.name) {
+			if !slices.Contains(c.faults, f.name) {
 				continue
 			}
 			for _, name := range c.clients {
 				k, err := find(name)
-				if err != nil || k.skips(f) != "" || f.name == "waiters" && number >= (c.rounds+3)/4 {
+				if err != nil || k.skips(f) || f.name == "waiters" && number >= (c.rounds+3)/4 {
 					continue
 				}
 				j := job{k, f, number}
@@ -207,34 +173,22 @@ func (c config) playAll(progress io.Writer) (rows []row) {
 	for range c.parallel {
 		all.Go(func() {
 			for j := range queue {
-				add(play(j.candidate, j.fault, j.number, c.seed))
+				add(play(j.candidate, j.fault, j.number))
 			}
 		})
 	}
 	for _, j := range beside {
-		if time.Since(began) < c.most {
-			queue <- j
-		}
+		queue <- j
 	}
 	close(queue)
 	all.Wait()
 	for _, j := range alone {
-		add(play(j.candidate, j.fault, j.number, c.seed))
+		add(play(j.candidate, j.fault, j.number))
 	}
 	return rows
 }
 
-// skips returns why a client has no round of a fault, or "".
-func (c *candidate) skips(f *fault) string {
-	switch {
-	case f.renews && !c.renews:
-		return "it renews nothing"
-	case f.kind != "" && !strings.Contains(c.store, f.kind):
-		return "its store keeps the lock on disk"
-	default:
-		return c.without[f.name]
-	}
+// skips reports whether a client has no round of a fault.
+func (c *candidate) skips(f *fault) bool {
+	return f.renews && !c.renews || f.kind != "" && !strings.Contains(c.store, f.kind) || c.without == f.name
 }
-
-// context returns the context of calls of the servers.
-func (*round) context() context.Context { return context.Background() }

@@ -13,41 +13,31 @@ import (
 	"time"
 )
 
-// Client is what an adapter makes of a library: one client with connections of its own.
-type Client interface {
-	// Acquire waits for the lock until ctx ends.
-	Acquire(ctx context.Context, key string) (Lease, error)
-}
+// opener makes a client of a library, with connections of its own, on the servers at the addresses.
+type opener func(ctx context.Context, addrs []string) (acquirer, error)
 
-// Lease is a lock that is held.
-type Lease interface {
-	// Holds reports what the library says about the lock, without IO.
-	Holds() bool
+// acquirer waits for the lock until ctx ends.
+type acquirer func(ctx context.Context, key string) (*grant, error)
 
-	// Token returns the fencing token, or 0 if the library has none.
-	Token() uint64
-
-	Release(ctx context.Context) error
-}
-
-// Asker is a Lease of a library that says only after IO whether the lock is held. The process asks in
-// the background. An error is no answer.
-type Asker interface {
-	Ask(ctx context.Context) (held bool, err error)
+// grant is a lock that is held.
+type grant struct {
+	holds   func() bool // reports what the library says about the lock, without IO
+	token   uint64      // the fencing token; 0 if the library has none
+	release func(ctx context.Context) error
 }
 
 const (
-	watchInterval = time.Millisecond       // between two looks at Holds
-	askInterval   = 100 * time.Millisecond // between two calls of Ask
-	writeInterval = 10 * time.Millisecond  // between two writes of a holder
-	workTime      = 5 * time.Millisecond   // between the look at Holds and the write
-	contendHold   = time.Millisecond       // for which a session of a contend holds the lock
+	watchInterval = time.Millisecond      // between two looks at holds
+	writeInterval = 10 * time.Millisecond // between two writes of a holder
+	workTime      = 5 * time.Millisecond  // between the look at holds and the write
+	contendHold   = time.Millisecond      // for which a session of a contend holds the lock
 )
 
 // peer is the state of the process.
 type peer struct {
-	open func(ctx context.Context) (Client, error)
-	text string // the versions
+	open  opener
+	addrs []string // of the servers
+	text  string   // the versions
 
 	out      sync.Mutex // guards encode
 	encode   *json.Encoder
@@ -57,10 +47,9 @@ type peer struct {
 
 // session is one client of the library.
 type session struct {
-	client Client
-	cancel context.CancelFunc // of the wait
-	lease  Lease
-	stop   chan struct{} // closed when the lock is released
+	acquire acquirer
+	held    *grant
+	stop    chan struct{} // closed when the lock is released
 }
 
 // serve answers requests until the input ends.
@@ -71,16 +60,7 @@ func (p *peer) serve(in io.Reader, out io.Writer) error {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return err
 		}
-		switch r.Do { // the harness sends one request of a session at a time, except cancel
-		case doCancel:
-			p.cancel(r.Session)
-			p.send(message{ID: r.ID, At: now()})
-		case doAcquire:
-			ctx := p.begin(r.Session)
-			go p.reply(r, func() (message, error) { return p.acquire(ctx, r) })
-		default:
-			go p.reply(r, func() (message, error) { return p.do(r) })
-		}
+		go p.reply(r) // the harness sends one request of a session at a time
 	}
 	return nil
 }
@@ -91,8 +71,8 @@ func (p *peer) send(m message) {
 	_ = p.encode.Encode(m) // the input ends, too, if the harness has ended
 }
 
-func (p *peer) reply(r request, f func() (message, error)) {
-	m, err := f()
+func (p *peer) reply(r request) {
+	m, err := p.do(context.Background(), r)
 	if err != nil {
 		m.Error = err.Error()
 	}
@@ -103,16 +83,18 @@ func (p *peer) reply(r request, f func() (message, error)) {
 	p.send(m)
 }
 
-func (p *peer) do(r request) (message, error) {
+func (p *peer) do(ctx context.Context, r request) (message, error) {
 	switch r.Do {
 	case doHello:
 		return message{Text: p.text}, nil
 	case doOpen:
-		return message{}, p.connect(context.Background(), r.Session, r.Key)
+		return message{}, p.connect(ctx, r.Session, r.Key)
+	case doAcquire:
+		return p.acquire(ctx, r)
 	case doRelease:
-		return message{}, p.release(context.Background(), r.Session)
+		return message{}, p.release(ctx, r.Session)
 	case doContend:
-		counts, err := p.contend(context.Background(), r)
+		counts, err := p.contend(ctx, r)
 		return message{Counts: counts}, err
 	default:
 		return message{}, fmt.Errorf("unknown request %q", r.Do)
@@ -122,29 +104,29 @@ func (p *peer) do(r request) (message, error) {
 // connect makes the client of a session. A lock that is acquired and released once loads scripts and
 // opens connections.
 func (p *peer) connect(ctx context.Context, name, key string) error {
-	c, err := p.open(ctx)
+	acquire, err := p.open(ctx, p.addrs)
 	if err != nil {
 		return err
 	}
-	if err := warm(ctx, c, key); err != nil {
+	if err := warm(ctx, acquire, key); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sessions[name] = &session{client: c}
+	p.sessions[name] = &session{acquire: acquire}
 	return nil
 }
 
 // warm acquires and releases a lock. On a busy machine the first try of rueidislock may take longer than
 // it allows.
-func warm(ctx context.Context, c Client, key string) error {
+func warm(ctx context.Context, acquire acquirer, key string) error {
 	var errs []error
 	for range 4 {
 		bounded, cancel := context.WithTimeout(ctx, 2*lease)
-		l, err := c.Acquire(bounded, key)
+		held, err := acquire(bounded, key)
 		cancel()
 		if err == nil {
-			return l.Release(ctx)
+			return held.release(ctx)
 		}
 		errs = append(errs, err)
 	}
@@ -157,45 +139,24 @@ func (p *peer) session(name string) *session {
 	return p.sessions[name]
 }
 
-// begin returns the context of a wait, which cancel ends.
-func (p *peer) begin(name string) context.Context {
-	s := p.session(name)
-	ctx, cancel := context.WithCancel(context.Background())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.cancel = cancel
-	return ctx
-}
-
-func (p *peer) cancel(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sessions[name].cancel()
-}
-
 func (p *peer) acquire(ctx context.Context, r request) (message, error) {
 	s := p.session(r.Session)
-	l, err := s.client.Acquire(ctx, r.Key)
+	held, err := s.acquire(ctx, r.Key)
 	if err != nil {
 		return message{}, err
 	}
-	m := message{At: now(), Token: l.Token()}
-	s.lease, s.stop = l, make(chan struct{})
-	p.watch(r.Session, s)
+	m := message{At: now(), Token: held.token}
+	s.held, s.stop = held, make(chan struct{})
+	p.watch(r.Session, held, s.stop)
 	return m, nil
 }
 
 // watch tells when the library no longer says that the lock is held, and writes to the resource until
 // then.
-func (p *peer) watch(name string, s *session) {
-	l, stop := s.lease, s.stop
-	holds := l.Holds
-	if a, ok := l.(Asker); ok {
-		holds = asked(stop, a)
-	}
+func (p *peer) watch(name string, held *grant, stop <-chan struct{}) {
 	go func() {
 		for every(stop, watchInterval) {
-			if !holds() {
+			if !held.holds() {
 				p.send(message{Event: eventTold, Session: name, At: now()})
 				return
 			}
@@ -203,39 +164,13 @@ func (p *peer) watch(name string, s *session) {
 	}()
 	go func() {
 		for every(stop, writeInterval) {
-			if !holds() {
+			if !held.holds() {
 				return
 			}
 			time.Sleep(workTime)
-			p.send(message{Event: eventWrite, Session: name, At: now(), Token: l.Token()})
+			p.send(message{Event: eventWrite, Session: name, At: now(), Token: held.token})
 		}
 	}()
-}
-
-// asked asks in the background and returns a function that returns the last answer.
-func asked(stop <-chan struct{}, a Asker) func() bool {
-	var mu sync.Mutex
-	held := true
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-stop
-		cancel()
-	}()
-	go func() {
-		for every(stop, askInterval) {
-			if yes, err := a.Ask(ctx); err == nil && !yes {
-				mu.Lock()
-				held = false
-				mu.Unlock()
-				return
-			}
-		}
-	}()
-	return func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return held
-	}
 }
 
 // every waits and returns true, or false if stop is closed.
@@ -250,13 +185,13 @@ func every(stop <-chan struct{}, d time.Duration) bool {
 
 func (p *peer) release(ctx context.Context, name string) error {
 	s := p.session(name)
-	if s.lease == nil {
+	if s.held == nil {
 		return errors.New("not held")
 	}
 	close(s.stop)
-	l := s.lease
-	s.lease = nil
-	return l.Release(ctx)
+	held := s.held
+	s.held = nil
+	return held.release(ctx)
 }
 
 // contend has N sessions acquire and release one lock, each with a client of its own that open has
@@ -271,7 +206,7 @@ func (p *peer) contend(ctx context.Context, r request) ([]int, error) {
 		s := p.session(fmt.Sprint(r.Session, i))
 		all.Go(func() {
 			for ctx.Err() == nil {
-				l, err := s.client.Acquire(ctx, r.Key)
+				held, err := s.acquire(ctx, r.Key)
 				if err != nil {
 					if ctx.Err() == nil {
 						errs[i] = err
@@ -280,7 +215,7 @@ func (p *peer) contend(ctx context.Context, r request) ([]int, error) {
 				}
 				counts[i]++
 				time.Sleep(contendHold)
-				_ = l.Release(context.WithoutCancel(ctx))
+				_ = held.release(context.WithoutCancel(ctx))
 			}
 		})
 	}

@@ -20,7 +20,6 @@ const (
 	doHello   = "hello"   // the versions
 	doOpen    = "open"    // connect a session, and acquire and release a lock once
 	doAcquire = "acquire" // wait for a lock
-	doCancel  = "cancel"  // end the wait of a session
 	doRelease = "release" // release the lock of a session
 	doContend = "contend" // N sessions acquire and release one lock for a time
 )

@@ -9,10 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-
-	"github.com/leasewheel/leasewheel/internal/report"
 )
 
 // results are the rows, and where they were measured.
@@ -21,8 +18,6 @@ type results struct {
 	Load    string // the load averages of 1, 5 and 15 minutes at the end
 	Rows    []row
 }
-
-func newResults() *results { return &results{Machine: report.Machine()} }
 
 func (r *results) load(path string) error {
 	text, err := os.ReadFile(path)
@@ -48,9 +43,6 @@ func (r *results) save(path string) error {
 		b.WriteByte('\n')
 	}
 	b.WriteString("]}\n")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
@@ -91,7 +83,7 @@ func (r *results) of(client, fault string) []row {
 func (r *results) broken() error {
 	var errs []error
 	for _, row := range r.Rows {
-		if row.Client == ours && (row.Never || row.Robbed || row.Unserved || row.StaleFenced > 0) {
+		if row.Client == ours && (row.Never || row.Unserved || row.StaleFenced > 0) {
 			errs = append(errs, fmt.Errorf("a broken promise: %+v", row))
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,32 +24,24 @@ type row struct {
 	Version       string `json:",omitempty"`
 	Failed        string `json:",omitempty"` // why the round could not be played
 
-	Overlap      float64  `json:",omitempty"` // two believed to hold the lock
-	Told         *float64 `json:",omitempty"` // the old holder was told, after the end of its lease, without the time in which its process stood still; negative is before
-	Never        bool     `json:",omitempty"` // another got the lock, and the old holder was not told
-	Unserved     bool     `json:",omitempty"` // somebody did not get the lock within 5 leases after the fault, and was no longer waited for
-	Robbed       bool     `json:",omitempty"` // a late release ended the lock of another
-	Kept         bool     `json:",omitempty"` // nobody else got the lock until it was released
-	Stale        int      `json:",omitempty"` // writes of an old holder after those of a later one
-	StaleFenced  int      `json:",omitempty"` // those of them that a resource that compares tokens accepts
-	Free         float64  `json:",omitempty"` // somebody waited and nobody held the lock
-	Left         int      `json:",omitempty"` // keys of the lock after the end of all leases
-	LeftForever  int      `json:",omitempty"` // those of them without an expiry
-	Again        int      `json:",omitempty"` // acquires that failed and were made again
-	AcquireError string   `json:",omitempty"` // of the last of them
-	ReleaseError string   `json:",omitempty"`
+	Overlap     float64  `json:",omitempty"` // two believed to hold the lock
+	Told        *float64 `json:",omitempty"` // the old holder was told, after the end of its lease, without the time in which its process stood still; negative is before
+	Never       bool     `json:",omitempty"` // another got the lock, and the old holder was not told
+	Unserved    bool     `json:",omitempty"` // somebody did not get the lock within 5 leases after the fault, and was no longer waited for
+	Kept        bool     `json:",omitempty"` // nobody else got the lock until it was released
+	Stale       int      `json:",omitempty"` // writes of an old holder after those of a later one
+	StaleFenced int      `json:",omitempty"` // those of them that a resource that compares tokens accepts
+	Free        float64  `json:",omitempty"` // somebody waited and nobody held the lock
 
 	HandOvers   int     `json:",omitempty"`
 	PerHandOver float64 `json:",omitempty"` // requests
 	Jain        float64 `json:",omitempty"`
-	CPU         float64 `json:",omitempty"` // µs of the clients for each hand-over
-	All         float64 `json:",omitempty"` // until all waiters had been served
 }
 
 // round is a round that is played.
 type round struct {
 	*candidate
-	servers servers
+	servers *servers
 	rnd     *rand.Rand
 	key     string
 	a, b    *child // the holder's process, and the other one
@@ -71,7 +61,7 @@ type leaseEnd struct{ at, end int64 }
 var keys atomic.Int64
 
 // play plays one round.
-func play(c *candidate, f *fault, number int, seed uint64) (result row) {
+func play(c *candidate, f *fault, number int) (result row) {
 	result = row{Client: c.name, Fault: f.name, Round: number}
 	defer func() {
 		if p := recover(); p != nil {
@@ -85,14 +75,11 @@ func play(c *candidate, f *fault, number int, seed uint64) (result row) {
 	s, err := startServers(c.store)
 	check(err)
 	defer s.close()
-	r := &round{candidate: c, servers: s, rnd: rand.New(rand.NewPCG(seed, uint64(number))), key: fmt.Sprintf("lock%d", keys.Add(1)), row: &result}
+	r := &round{candidate: c, servers: s, rnd: rand.New(rand.NewPCG(1, uint64(number))), key: fmt.Sprintf("lock%d", keys.Add(1)), row: &result}
 	r.a = r.process()
 	defer r.a.close()
-	r.b = r.a
-	if !c.single {
-		r.b = r.process()
-		defer r.b.close()
-	}
+	r.b = r.process()
+	defer r.b.close()
 	done := make(chan struct{})
 	r.sample.Go(func() { r.sampleEnds(done) })
 	stopSampling := sync.OnceFunc(func() {
@@ -133,7 +120,7 @@ func check(err error) {
 }
 
 func (r *round) process() *child {
-	k, hello, err := startChild(r.candidate, r.servers.addrs())
+	k, hello, err := startChild(r.candidate, r.servers.addrs)
 	check(err)
 	r.row.Version = hello.Text
 	return k
@@ -161,17 +148,16 @@ func (r *round) between(low, high time.Duration) {
 // waiter is an acquire that has begun. If it fails, it begins again after a while, as a program would.
 type waiter struct {
 	*turn
-	round     *round
-	child     *child
-	cancelled chan struct{} // closed when the wait is cancelled
-	done      chan struct{} // closed when the session has the lock, or has given up
+	round *round
+	child *child
+	done  chan struct{} // closed when the session has the lock, or has given up
 }
 
 const againAfter = 50 * time.Millisecond
 
 // acquire begins to wait for the lock in a session.
 func (r *round) acquire(k *child, session string) *waiter {
-	w := &waiter{turn: &turn{session: session, asked: now()}, round: r, child: k, cancelled: make(chan struct{}), done: make(chan struct{})}
+	w := &waiter{turn: &turn{session: session, asked: now()}, round: r, child: k, done: make(chan struct{})}
 	r.mu.Lock()
 	r.turns = append(r.turns, w.turn)
 	r.mu.Unlock()
@@ -189,27 +175,17 @@ func (r *round) acquire(k *child, session string) *waiter {
 			w.gaveUp = now()
 			r.mu.Unlock()
 			select {
-			case <-w.cancelled:
-				return
 			case <-k.ended:
 				return
 			case <-time.After(againAfter):
 			}
 			r.mu.Lock()
 			w.gaveUp = 0
-			r.row.Again++
-			r.row.AcquireError = err.Error()
 			r.mu.Unlock()
 			reply = k.begin(request{Do: doAcquire, Session: session, Key: r.key})
 		}
 	}()
 	return w
-}
-
-// cancel ends the wait.
-func (w *waiter) cancel() {
-	close(w.cancelled)
-	w.child.begin(request{Do: doCancel, Session: w.session})
 }
 
 // never is an instant that does not come.
@@ -243,10 +219,7 @@ func (w *waiter) release() <-chan message {
 }
 
 // released releases the lock and waits for the reply, which may be an error.
-func (w *waiter) released() error {
-	_, err := w.child.wait(w.release(), answerTimeout)
-	return err
-}
+func (w *waiter) released() { _, _ = w.child.wait(w.release(), answerTimeout) }
 
 // hold has a session hold the lock and another one wait for it, for a random time.
 func (r *round) hold() (a, b *waiter) {
@@ -267,22 +240,15 @@ func (r *round) observe(a, b *waiter, most time.Duration) {
 				break
 			}
 		}
-		r.note(b.released())
-		r.note(a.released())
+		b.released()
+		a.released()
 		return
 	}
 	r.row.Kept = true
-	r.note(a.released())
+	a.released()
 	b.must()
 	time.Sleep(50 * time.Millisecond)
-	r.note(b.released())
-}
-
-// note keeps the error of a release.
-func (r *round) note(err error) {
-	if err != nil && r.row.ReleaseError == "" {
-		r.row.ReleaseError = err.Error()
-	}
+	b.released()
 }
 
 // during lets a fault last for a time.
@@ -301,15 +267,15 @@ func (r *round) stopHolder(a *waiter, d time.Duration) {
 
 // sampleEnds asks the server when the lease ends.
 func (r *round) sampleEnds(done <-chan struct{}) {
-	if r.lockKey == nil {
+	if r.lockKey == "" {
 		return
 	}
-	addrs := r.servers.addrs() // a fault of one server hits the first
+	addrs := r.servers.addrs // a fault of one server hits the first
 	rdb := redis.NewClient(&redis.Options{Addr: addrs[len(addrs)/2], ReadTimeout: lease / 20, MaxRetries: -1, PoolSize: 1})
 	defer func() { _ = rdb.Close() }()
 	for every(done, 5*time.Millisecond) {
 		before := now()
-		left, err := rdb.PTTL(context.Background(), r.lockKey(r.key)).Result()
+		left, err := rdb.PTTL(context.Background(), fmt.Sprintf(r.lockKey, r.key)).Result()
 		if err == nil && left > 0 {
 			r.mu.Lock()
 			r.ends = append(r.ends, leaseEnd{before, before + nanos(left)})
@@ -355,14 +321,11 @@ func (r *round) sum(f *fault) {
 				case e.Session != t.session || t.got == 0 || e.At < t.got:
 				case e.Event == eventTold:
 					t.until = min(t.until, e.At)
-				case e.Event == eventWrite && (r.a != r.b || k == r.a):
+				case e.Event == eventWrite:
 					t.writes = append(t.writes, e.At)
 				}
 			}
 			k.mu.Unlock()
-			if r.a == r.b {
-				break
-			}
 		}
 	}
 	r.row.Overlap = millis(overlap(turns))
@@ -380,36 +343,4 @@ func (r *round) sum(f *fault) {
 			r.row.Never = true
 		}
 	}
-	if f.leaves {
-		r.countKeys()
-	}
-}
-
-// countKeys counts the keys of the lock after the end of all leases.
-func (r *round) countKeys() {
-	time.Sleep(lease * 3 / 2)
-	left, err := r.servers.left(context.Background(), r.key)
-	check(err)
-	for _, ttl := range left {
-		r.row.Left++
-		if ttl < 0 {
-			r.row.LeftForever++
-		}
-	}
-}
-
-// cpu returns the processor time of a process, in µs.
-func cpu(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) * 10_000 // ticks of 10 ms
 }

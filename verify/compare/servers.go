@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,86 +28,114 @@ const (
 )
 
 // servers are those of one round.
-type servers interface {
-	addrs() []string
+type servers struct {
+	kind  string
+	addrs []string
 
-	// hang makes the first server stand still until resume. Its connections stay open.
-	hang() error
-	resume() error
+	hang, resume func() error // of the first; its connections stay open
+	end          func()
 
-	// restart ends all servers as a crash does, and starts them as they start then: Redis, which keeps
-	// nothing by default, is empty.
-	restart() error
-
-	// loseReplica gives the first server a replica that gets nothing from now on. failOver then replaces
-	// the server by it and returns its address.
-	loseReplica(ctx context.Context) error
-	failOver() (addr string, err error)
-
-	// left returns the names of the keys that have the text, and how long each lasts.
-	left(ctx context.Context, text string) (map[string]time.Duration, error)
-
-	close()
+	redis   []*testredis.Server // of the kinds of Redis
+	replica *testredis.Server
 }
 
-func startServers(kind string) (servers, error) {
+func startServers(kind string) (*servers, error) {
 	switch kind {
 	case redisServer:
 		return startRedis(1)
 	case redisServers:
 		return startRedis(3)
-	case postgresServer, etcdServer, zooKeeperServer:
-		return spareServers(kind)
 	}
-	return nil, fmt.Errorf("unknown kind of servers %q", kind)
+	return spareServer(kind)
 }
 
-type redisGroup struct {
-	list    []*testredis.Server
-	replica *testredis.Server
+// close ends servers of Redis. Another server keeps locks on disk and takes long to start: the next round
+// uses it.
+func (s *servers) close() {
+	if s.redis != nil {
+		s.end()
+		return
+	}
+	spares.mu.Lock()
+	defer spares.mu.Unlock()
+	spares.free = append(spares.free, s)
 }
 
-func startRedis(n int) (servers, error) {
-	g := &redisGroup{}
+// spares are servers that no round uses.
+var spares struct {
+	mu   sync.Mutex // guards free
+	free []*servers
+}
+
+// spareServer returns a server of a kind that no other round uses.
+func spareServer(kind string) (*servers, error) {
+	spares.mu.Lock()
+	for i, s := range spares.free {
+		if s.kind == kind {
+			defer spares.mu.Unlock()
+			spares.free = slices.Delete(spares.free, i, i+1)
+			return s, nil
+		}
+	}
+	spares.mu.Unlock()
+	start := map[string]func() (*servers, error){postgresServer: startPostgres, etcdServer: startEtcd, zooKeeperServer: startZooKeeper}[kind]
+	s, err := start()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	s.kind = kind
+	return s, nil
+}
+
+// endSpares ends the servers after all rounds.
+func endSpares() {
+	for _, s := range spares.free {
+		s.end()
+	}
+}
+
+func startRedis(n int) (*servers, error) {
+	g := &servers{}
+	g.end = func() {
+		for _, s := range g.redis {
+			s.Close()
+		}
+		if g.replica != nil {
+			g.replica.Close()
+		}
+	}
 	for range n {
 		s, err := testredis.Launch()
 		if err != nil {
-			g.close()
+			g.end()
 			return nil, err
 		}
-		g.list = append(g.list, s)
+		g.redis, g.addrs = append(g.redis, s), append(g.addrs, s.Addr())
 	}
+	g.hang, g.resume = g.redis[0].Stop, g.redis[0].Cont
 	return g, nil
 }
 
-func (g *redisGroup) addrs() (all []string) {
-	for _, s := range g.list {
-		all = append(all, s.Addr())
-	}
-	return all
-}
-
-func (g *redisGroup) hang() error   { return g.list[0].Stop() }
-func (g *redisGroup) resume() error { return g.list[0].Cont() }
-
-func (g *redisGroup) restart() error {
-	for _, s := range g.list {
-		if err := s.Restart(); err != nil {
+// restart ends all servers as a crash does, and starts them as they start then: Redis, which keeps nothing
+// by default, is empty.
+func (s *servers) restart() error {
+	for _, one := range s.redis {
+		if err := one.Restart(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *redisGroup) loseReplica(ctx context.Context) error {
-	s, err := testredis.Launch()
-	if err != nil {
+// loseReplica gives the first server a replica that gets nothing from now on. failOver then replaces the
+// server by it.
+func (s *servers) loseReplica(ctx context.Context) (err error) {
+	if s.replica, err = testredis.Launch(); err != nil {
 		return err
 	}
-	g.replica = s
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: s.replica.Addr()})
 	defer func() { _ = rdb.Close() }()
-	host, port, err := net.SplitHostPort(g.list[0].Addr())
+	host, port, err := net.SplitHostPort(s.addrs[0])
 	if err != nil {
 		return err
 	}
@@ -122,35 +151,8 @@ func (g *redisGroup) loseReplica(ctx context.Context) error {
 	return errors.New("the replica has not connected")
 }
 
-func (g *redisGroup) failOver() (string, error) {
-	g.list[0].Kill()
-	return g.replica.Addr(), nil
-}
-
-func (g *redisGroup) left(ctx context.Context, text string) (map[string]time.Duration, error) {
-	all := map[string]time.Duration{}
-	for i, s := range g.list {
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
-		keys, err := rdb.Keys(ctx, "*"+text+"*").Result()
-		for _, k := range keys {
-			var ttl time.Duration
-			if ttl, err = rdb.PTTL(ctx, k).Result(); err == nil {
-				all[strconv.Itoa(i)+" "+k] = ttl
-			}
-		}
-		_ = rdb.Close()
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-func (g *redisGroup) close() {
-	for _, s := range g.list {
-		s.Close()
-	}
-	if g.replica != nil {
-		g.replica.Close()
-	}
+// failOver returns the address of the server that replaces the first.
+func (s *servers) failOver() string {
+	s.redis[0].Kill()
+	return s.replica.Addr()
 }

@@ -60,7 +60,7 @@ public final class Peer {
     @Override
     public void acquire(String key) throws Exception {
       RLock l = client.getLock(key);
-      l.lockInterruptibly();
+      l.lock();
       thread = Thread.currentThread().getId();
       lock = l;
     }
@@ -124,7 +124,6 @@ public final class Peer {
     final ExecutorService thread = Executors.newSingleThreadExecutor();
     final String name;
     Client client;
-    volatile Future<?> waiting;
     volatile Turn turn;
 
     Session(String name) {
@@ -269,15 +268,11 @@ public final class Peer {
         break;
       case "acquire":
         Session s = sessions.get(name);
-        s.waiting = s.thread.submit(() -> answer(id, () -> {
+        s.thread.execute(() -> answer(id, () -> {
           s.client.acquire(key);
           s.turn = new Turn(s);
           return "";
         }));
-        break;
-      case "cancel":
-        sessions.get(name).waiting.cancel(true);
-        reply(id, System.nanoTime(), "");
         break;
       case "release":
         Session r = sessions.get(name);
