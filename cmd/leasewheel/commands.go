@@ -3,12 +3,10 @@
 package main
 
 import (
-	_ "embed" // for manualPage
 	"flag"
 	"fmt"
 	"io"
 	"runtime/debug"
-	"slices"
 	"strings"
 )
 
@@ -19,26 +17,49 @@ var commands []command
 func init() {
 	commands = []command{
 		runCommand, electCommand, acquireCommand, releaseCommand,
-		lsCommand, inspectCommand, watchCommand, deadlocksCommand, forceReleaseCommand,
-		checkCommand, manCommand, versionCommand,
+		lsCommand, inspectCommand, deadlocksCommand, forceReleaseCommand,
+		checkCommand, versionCommand,
 	}
 }
 
-// printUsage prints the list of commands.
+// printUsage prints the list of commands, and what they have in common.
 func printUsage(w io.Writer) {
 	fmt.Fprint(w, "leasewheel holds locks on a Redis server.\n\nUsage: leasewheel COMMAND [flags] [arguments]\n\nCommands:\n")
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-14s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "\nThe server is that of the flag -url or of the variable LEASEWHEEL_URL. See leasewheel help COMMAND.\n")
+	fmt.Fprint(w, commonHelp)
 }
 
+const commonHelp = `
+Durations are numbers with a unit, such as 500ms, 30s or 10m; a number alone is seconds.
+See leasewheel help COMMAND.
+
+Variables:
+  LEASEWHEEL_URL     the URL of the server, if there is no -url:
+                     host:port or redis://user:password@host:port/db, rediss:// for TLS, unix:///path;
+                     a cluster, by one or more nodes: redis://node1:6379?addr=node2:6379
+                     Sentinel: redis://sentinel1:26379?master_name=NAME&addr=sentinel2:26379,
+                     with &username=USER&password=PASSWORD for the server
+  LEASEWHEEL_PREFIX  the prefix of all keys, if there is no -prefix
+  LEASEWHEEL_HANDLE  the handle for release
+
+Exit status, unless it is that of the command of run or elect:
+  1         check: the server is unsafe for locks; deadlocks: clients wait for each other
+  64        a flag or an argument is wrong
+  69        the server cannot be reached, or gave no usable answer
+  70        another error, such as a key that holds a lock of another kind
+  75        the lock is taken; -E chooses another status
+  76        the lock was lost, or is not held
+  126, 127  the command is not executable; was not found
+  128+n     signal n has ended the command or the wait for the lock: leasewheel dies of it, and shells show this
+`
+
 // printHelp prints the description and the flags of the command.
-func (c command) printHelp(w io.Writer) {
+func (c command) printHelp(w io.Writer, f *flag.FlagSet) {
 	fmt.Fprintf(w, "Usage: leasewheel %s\n\n%s\n\nFlags:\n", c.synopsis(), strings.TrimSpace(c.about))
-	for _, o := range c.options() {
-		fmt.Fprintf(w, "  %s\n        %s\n", o.label(), o.usage)
-	}
+	f.SetOutput(w)
+	f.PrintDefaults()
 	if c.takesCommand() {
 		fmt.Fprint(w, platformNotes)
 	}
@@ -52,73 +73,9 @@ func (c command) synopsis() string {
 // takesCommand reports whether the arguments are a command line of their own.
 func (c command) takesCommand() bool { return c.maxArgs == anyArgs }
 
-// option is a flag with its short form.
-type option struct {
-	short, long string // at least one is set, without the hyphens
-	value       string // the name of its value, "" for a switch
-	usage       string // with the default
-}
-
-// label returns the flag as the help shows it.
-func (o option) label() string {
-	label := "-" + o.long
-	if o.short != "" {
-		label = "-" + o.short + ", " + label
-	}
-	if o.value != "" {
-		label += " " + o.value
-	}
-	return label
-}
-
-// options returns the flags of the command, sorted by name.
-func (c command) options() []option {
-	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	c.setup(f)
-	byName := map[string]*option{}
-	shorts := map[string]string{}
-	f.VisitAll(func(f *flag.Flag) {
-		if long, ok := strings.CutPrefix(f.Usage, sameAs); ok {
-			shorts[long] = f.Name
-			return
-		}
-		value, usage := flag.UnquoteUsage(f)
-		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "false" {
-			usage += fmt.Sprintf(" (default %s)", f.DefValue)
-		}
-		byName[f.Name] = &option{long: f.Name, value: strings.ToUpper(value), usage: strings.ReplaceAll(usage, "\n", " ")}
-	})
-	var all []option
-	for name, o := range byName {
-		o.short = shorts[name]
-		all = append(all, *o)
-	}
-	slices.SortFunc(all, func(a, b option) int { return strings.Compare(a.long, b.long) })
-	return all
-}
-
-const sameAs = "same as -"
-
 // alias defines a short form of a flag that is defined already.
 func alias(f *flag.FlagSet, short, long string) {
-	f.Var(f.Lookup(long).Value, short, sameAs+long)
-}
-
-// manualPage is made from the flags by a test.
-//
-//go:embed leasewheel.1
-var manualPage string
-
-var manCommand = command{
-	name:    "man",
-	summary: "print the manual page",
-	about:   "Prints the manual page in the format of man(7): leasewheel man | man -l -",
-	setup: func(*flag.FlagSet) func([]string, streams) int {
-		return func(_ []string, std streams) int {
-			fmt.Fprint(std.out, manualPage)
-			return 0
-		}
-	},
+	f.Var(f.Lookup(long).Value, short, "same as -"+long)
 }
 
 var versionCommand = command{

@@ -13,7 +13,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,7 +67,7 @@ type server struct {
 func (o *connection) open(ctx context.Context) (*server, error) {
 	rdb, err := dial(ctx, firstOf(o.url, os.Getenv(urlEnv), defaultURL))
 	if bad := (usageError{}); errors.As(err, &bad) {
-		bad.text = fmt.Sprintf("bad URL of the server (-url or %s): %s; leasewheel man has examples", urlEnv, bad.text)
+		bad.text = fmt.Sprintf("bad URL of the server (-url or %s): %s; leasewheel help has examples", urlEnv, bad.text)
 		return nil, bad
 	}
 	if err != nil {
@@ -146,8 +145,11 @@ func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
 		text = "redis://" + text
 	}
 	u, err := url.Parse(text)
-	if problem := urlProblem(text, err); problem != "" {
-		return nil, usageError{problem}
+	switch {
+	case err != nil, strings.Contains(text, "#"):
+		return nil, errForm
+	case u.Scheme != "redis" && u.Scheme != "rediss" && u.Scheme != "unix":
+		return nil, usageError{"leasewheel uses Redis only, by redis://, rediss:// or unix://"}
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):
@@ -166,71 +168,13 @@ func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
 			return clusterOf(ctx, opts)
 		}
 	}
-	return nil, usageError{urlProblem(text, err)}
+	return nil, errForm
 }
 
-// urlProblem returns what is wrong with a URL, which a parser has refused if err is not nil. It returns "" for a good one. A character
-// that is not escaped in a password makes the password a part of the address or an option, so nothing that may be a part of one
-// is quoted.
-func urlProblem(text string, err error) string {
-	scheme, rest, _ := strings.Cut(text, "://")
-	address, path, _ := strings.Cut(rest, "/")
-	path, _, _ = strings.Cut(path, "?")
-	query := strings.Contains(rest, "?") && strings.LastIndex(rest, "@") > strings.Index(rest, "?")
-	var character string
-	switch {
-	case scheme != "redis" && scheme != "rediss" && scheme != "unix":
-		return fmt.Sprintf("it begins with %q: leasewheel uses Redis only, by redis://, rediss:// or unix://", firstOf(word(scheme), "something")+"://")
-	case strings.Contains(rest, "#"):
-		character = "# %23"
-	case scheme != "unix" && strings.Contains(path, "@") && !strings.Contains(address, "?"):
-		character = "/ %2F"
-	case err == nil:
-		return ""
-	case errors.As(err, new(url.EscapeError)):
-		character = "% %25"
-	case query:
-		character = "? %3F"
-	}
-	if character != "" {
-		name, code, _ := strings.Cut(character, " ")
-		return fmt.Sprintf("it has a %s at a place where none belongs: in a password, %s is written as %s", name, name, code)
-	}
-	reason := err.Error()
-	_, option, _ := strings.Cut(reason, "redis: invalid ")
-	switch option = word(option); {
-	case strings.Contains(reason, "invalid userinfo"):
-		return "the user name or the password has a character that must be written as % and two hexadecimal digits"
-	case strings.Contains(reason, "invalid port"):
-		return "its port is no number; an IPv6 address is written in brackets"
-	case strings.Contains(reason, "invalid control character"):
-		return "it has a control character"
-	case errors.As(err, new(url.InvalidHostError)):
-		return "its host has a character that no host has"
-	case strings.Contains(reason, "unexpected option: "):
-		return "it has an unknown option: " + strings.TrimPrefix(reason, "redis: unexpected option: ")
-	case option == "URL" || option == "database":
-		return "only the number of a database may follow the address, as in /0"
-	case option != "":
-		return fmt.Sprintf("the value of its option %s is wrong", option)
-	case strings.Contains(reason, "addr param"):
-		return "the value of its option addr is host:port"
-	case strings.Contains(reason, "socket path"):
-		return "the path of the socket is missing, as in unix:///run/redis.sock"
-	}
-	return "it cannot be understood"
-}
-
-// word returns the name of an option or a scheme at the beginning of a text.
-func word(text string) string {
-	end := strings.IndexFunc(text, func(r rune) bool {
-		return !strings.ContainsRune("_+.-", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-	if end < 0 {
-		return text
-	}
-	return text[:end]
-}
+// errForm is the error of a bad URL. It quotes nothing: a character that is not escaped in a password makes the password a part of
+// the address or an option.
+var errForm = usageError{"its form is redis://USER:PASSWORD@HOST:PORT/DB?OPTION=VALUE, with the options of go-redis, " +
+	"and in a password # % / ? and spaces are written as %23 %25 %2F %3F %20"}
 
 // clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster. A server that does not tell
 // counts as a single one. The error is the cause of ctx if it has ended, and that of a server without TLS if the URL asks for it.

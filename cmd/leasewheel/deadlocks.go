@@ -13,21 +13,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// waitState is what deadlocks shows of a client that waits for another. Its JSON form is part of the interface.
-type waitState struct {
-	Key    string `json:"key"`
-	Waiter struct {
-		Client   string `json:"client"`
-		Mode     string `json:"mode"`
-		Metadata string `json:"metadata"`
-		Waited   int64  `json:"waitedMs,omitempty"`
-	} `json:"waiter"`
-	Holder struct {
-		Client string `json:"client"`
-		holderState
-	} `json:"holder"`
-}
-
 var deadlocksCommand = command{
 	name: "deadlocks", args: "[PREFIX]", maxArgs: 1,
 	summary: "look for clients that wait for locks of each other",
@@ -44,13 +29,13 @@ a deadlock, restart one of the processes, or break one lock with leasewheel forc
 client is shown in one cycle, and may be in others.
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
-		var o showOptions
-		o.defineJSON(f)
+		var o connection
+		o.define(f)
 		return func(args []string, std streams) int {
 			found := false
 			code := o.withClient(std, func(ctx context.Context, c *lock.Client) error {
 				var err error
-				found, err = showDeadlocks(ctx, c, strings.Join(args, ""), o.json, std.out)
+				found, err = showDeadlocks(ctx, c, strings.Join(args, ""), std.out)
 				return err
 			})
 			if code == 0 && found {
@@ -62,21 +47,12 @@ client is shown in one cycle, and may be in others.
 }
 
 // showDeadlocks prints the cycles, and reports whether one of them has several clients.
-func showDeadlocks(ctx context.Context, c *lock.Client, prefix string, asJSON bool, w io.Writer) (bool, error) {
+func showDeadlocks(ctx context.Context, c *lock.Client, prefix string, w io.Writer) (bool, error) {
 	cycles, err := waitgraph.Cycles(ctx, c, prefix)
 	if err != nil {
 		return false, err
 	}
 	found := len(cycles) > 0 && len(cycles[0]) > 1 // those of one client come last
-	if asJSON {
-		all := make([][]waitState, len(cycles))
-		for i, cycle := range cycles {
-			for _, wait := range cycle {
-				all[i] = append(all[i], waitStateOf(wait))
-			}
-		}
-		return found, printJSON(w, all)
-	}
 	if len(cycles) == 0 {
 		fmt.Fprintln(w, "no clients wait for each other")
 	}
@@ -104,13 +80,4 @@ func clientText(client, metadata string) string {
 		return "client " + client
 	}
 	return fmt.Sprintf("client %s %q", client, metadata)
-}
-
-// waitStateOf returns the wait as JSON shows it.
-func waitStateOf(wait waitgraph.Wait) waitState {
-	s := waitState{Key: wait.Key}
-	s.Waiter.Client, s.Waiter.Mode, s.Waiter.Metadata = wait.Waiter.Client, wait.Waiter.Mode.String(), wait.Waiter.Metadata
-	s.Waiter.Waited = wait.Waiter.Waited.Milliseconds()
-	s.Holder.Client, s.Holder.holderState = wait.Holder.Client, holderStateOf(wait.Holder)
-	return s
 }

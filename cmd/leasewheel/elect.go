@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -171,7 +170,7 @@ func (o *acquireOptions) acquire(_ []string, std streams) int {
 	if o.key == "" {
 		return fail(std, usageError{"-key is needed"})
 	}
-	if err := cmp.Or(o.check(), checkTTL(o.ttl)); err != nil {
+	if err := checkTTL(o.ttl); err != nil {
 		return fail(std, err)
 	}
 	host, _ := os.Hostname()

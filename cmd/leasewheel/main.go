@@ -3,7 +3,7 @@
 //
 //	leasewheel run -k deploy -w 30s -- make deploy
 //
-// The manual page leasewheel.1 describes all commands, and so does leasewheel help.
+// leasewheel help describes all commands.
 package main
 
 import (
@@ -86,7 +86,7 @@ type command struct {
 	minArgs int    // how many arguments may follow the flags
 	maxArgs int    // or anyArgs
 	summary string // one line for the list of commands
-	about   string // paragraphs for the help and the manual page
+	about   string // paragraphs for the help
 
 	// setup defines the flags in f and returns the function that runs the command with the
 	// remaining arguments. It returns the exit status.
@@ -102,10 +102,10 @@ func (c command) main(args []string, std streams) int {
 	run := c.setup(f)
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		c.printHelp(std.out)
+		c.printHelp(std.out, f)
 		return 0
 	case err != nil:
-		return fail(std, usageError{fmt.Sprintf("%s: %s; see leasewheel help %s", c.name, flagErrorText(f, err), c.name)})
+		return fail(std, usageError{fmt.Sprintf("%s: %v; see leasewheel help %s", c.name, err, c.name)})
 	}
 	if wrong := c.wrongArgs(f); wrong != "" {
 		return fail(std, usageError{fmt.Sprintf("%s: %s; usage: leasewheel %s", c.name, wrong, c.synopsis())})
@@ -132,31 +132,6 @@ func (c command) wrongArgs(f *flag.FlagSet) string {
 	return c.args + " is missing"
 }
 
-// flagErrorText returns the error of a flag, with the form of its value where package flag says no more than "parse error".
-func flagErrorText(f *flag.FlagSet, err error) string {
-	text, noReason := strings.CutSuffix(err.Error(), "parse error")
-	if !noReason {
-		return text
-	}
-	_, name, _ := strings.Cut(text[strings.LastIndex(text, " for flag -")+1:], "-")
-	switch named := f.Lookup(strings.TrimRight(name, ": ")); {
-	case named == nil:
-	case isInt(named.Value):
-		return text + "it must be a whole number"
-	}
-	return err.Error()
-}
-
-// isInt reports whether a flag has a value of type int.
-func isInt(v flag.Value) bool {
-	getter, ok := v.(flag.Getter)
-	if !ok {
-		return false
-	}
-	_, ok = getter.Get().(int)
-	return ok
-}
-
 // help prints the usage of the program or of one command.
 func help(args []string, std streams) int {
 	if len(args) == 0 {
@@ -165,8 +140,7 @@ func help(args []string, std streams) int {
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
-			c.printHelp(std.out)
-			return 0
+			return c.main([]string{"-help"}, std)
 		}
 	}
 	return fail(std, usageError{fmt.Sprintf("unknown command %q", args[0])})

@@ -103,7 +103,7 @@ func TestAnOutputThatFailsIsAFailure(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = full.Close() })
 	server := shared.Server(t).URL()
-	for _, args := range []string{"ls", "ls -json", "inspect x", "deadlocks", "check", "help", "help run", "run -help", "man"} {
+	for _, args := range []string{"ls", "ls -json", "inspect x", "deadlocks", "check", "help", "help run", "run -help"} {
 		p := newProgram(server, strings.Fields(args)...)
 		p.cmd.Stdout = full
 		p.start(t)

@@ -49,12 +49,7 @@ func (p *process) keepGuard()             {}
 func (p *process) stopping(time.Duration) {}
 func (p *process) finish()                {}
 func (s *supervision) forward(os.Signal)  {}
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-func wasClosed(*os.File) bool { return false }
+func wasClosed(*os.File) bool             { return false }
 
 func guard(std streams) int                     { return fail(std, errors.ErrUnsupported) }
 func becomeCommand(_ []string, std streams) int { return fail(std, errors.ErrUnsupported) }

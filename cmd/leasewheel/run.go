@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -50,8 +49,10 @@ stops the command and leasewheel; if the lease has ended when they are continued
 killed.
 
 A second process, the guard, stops the command if leasewheel is killed, or if it is stopped
-(SIGSTOP) until the lease ends. If the guard is killed or stopped, another takes its place. A command
-that has become another user, through sudo for example, cannot be signalled.
+(SIGSTOP) until the lease ends. It reaches the process group of the command only. If the guard is killed
+or stopped, another takes its place. If both are stopped, nobody stops the command; if both are killed, it
+gets the signal on Linux only. A command that has become another user, through sudo for example, cannot be
+signalled.
 
 The command finds the key in LEASEWHEEL_KEY and the fencing token in LEASEWHEEL_TOKEN. A resource
 that refuses lower tokens than the highest it has seen is safe from former holders.
@@ -68,7 +69,7 @@ type taskOptions struct {
 	connection
 	key     string
 	ttl     time.Duration
-	grace   optionalDuration
+	grace   time.Duration // below 0: as the TTL allows
 	maxHold time.Duration
 	signal  string
 	onLost  string
@@ -80,7 +81,7 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 	f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
 	alias(f, "k", "key")
 	defineDuration(f, &o.ttl, "ttl", defaultTTL, "`duration` of the lease, which is renewed: how long others wait after a crash")
-	f.Var(&o.grace, "grace", "`duration` from the signal to the KILL when the lock is lost; the default is 5s, or less if the TTL is below "+
+	defineDuration(f, &o.grace, "grace", -1, "`duration` from the signal to the KILL when the lock is lost; the default is 5s, or less if the TTL is below "+
 		shortestTTL(normalGrace).String())
 	defineDuration(f, &o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
 	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
@@ -108,12 +109,7 @@ func (o *runOptions) define(f *flag.FlagSet) {
 		"it goes to the processes that would get it from leasewheel")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
-	f.Func("permits", "`number` of holders at a time: a semaphore; all holders give the same number", func(text string) (err error) {
-		if o.permits, err = strconv.Atoi(text); err != nil || o.permits < 1 || o.permits > lock.MaxPermits {
-			return fmt.Errorf("it must be 1 to %d", lock.MaxPermits)
-		}
-		return nil
-	})
+	defineNumber(f, &o.permits, "permits", 1, lock.MaxPermits, "`number` of holders at a time: a semaphore; all holders give the same number")
 }
 
 // check returns the error of a wrong flag.
@@ -148,9 +144,6 @@ func (o *runOptions) check() error {
 	if _, ok := signalNamed(o.yield); !ok && o.yield != "" {
 		return usageError{fmt.Sprintf("-yield: this system has no signal %q to send", o.yield)}
 	}
-	if err := o.waitOptions.check(); err != nil {
-		return err
-	}
 	return o.taskOptions.check()
 }
 
@@ -164,8 +157,8 @@ func (o *taskOptions) task(args []string, std streams) (*task, error) {
 	t.onLost, t.reserve = o.onLost, reserveFor(o.ttl)
 	switch {
 	case o.onLost != lostStop:
-	case o.grace.given:
-		t.grace = o.grace.value
+	case o.grace >= 0:
+		t.grace = o.grace
 	default:
 		t.grace = min(normalGrace, longestGrace(o.ttl))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// lockState is what ls, inspect and watch show of a lock. Its JSON form is part of the interface.
+// lockState is what ls and inspect show of a lock. Its JSON form is part of the interface.
 type lockState struct {
 	Key     string        `json:"key"`
 	Held    int           `json:"held"`
@@ -155,21 +155,14 @@ var lsCommand = command{
 	summary: "list the locks that are held",
 	about: `
 Lists the locks whose keys begin with the prefix and that are held, with their holders. It looks at
-every key of the database (SCAN), in a cluster on all masters, and then at each lock; -count only counts.
-The list is no snapshot.
+every key of the database (SCAN), in a cluster on all masters, and then at each lock. The list is no snapshot.
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
 		var o showOptions
-		var count bool
 		o.defineJSON(f)
-		f.BoolVar(&count, "count", false, "print the number of locks only")
 		return func(args []string, std streams) int {
-			prefix := strings.Join(args, "")
 			return o.withClient(std, func(ctx context.Context, c *lock.Client) error {
-				if count {
-					return o.count(ctx, c, prefix, std)
-				}
-				states, err := statesOf(ctx, c, prefix)
+				states, err := statesOf(ctx, c, strings.Join(args, ""))
 				if err != nil {
 					return err
 				}
@@ -181,22 +174,6 @@ The list is no snapshot.
 			})
 		}
 	},
-}
-
-// count prints the number of locks.
-func (o *showOptions) count(ctx context.Context, c *lock.Client, prefix string, std streams) error {
-	n := 0
-	for _, err := range c.List(ctx, prefix) {
-		if err != nil {
-			return err
-		}
-		n++
-	}
-	if o.json {
-		return printJSON(std.out, map[string]int{"count": n})
-	}
-	fmt.Fprintln(std.out, n)
-	return nil
 }
 
 // statesOf returns the locks that are taken, sorted by key.

@@ -73,14 +73,8 @@ func (t *terminal) close() {
 	}
 }
 
-// isTerminal reports whether a file is a terminal.
+// isTerminal reports whether a file is a terminal, the controlling one or another.
 func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-	return err == nil || err == unix.ENOTTY && isForeignTerminal(f)
-}
-
-// isForeignTerminal reports whether a file is a terminal that is not the controlling one.
-func isForeignTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil
 }

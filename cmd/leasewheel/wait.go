@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -20,61 +21,46 @@ const (
 
 // waitOptions are the flags of a command that waits for a lock.
 type waitOptions struct {
-	wait   optionalDuration
-	try    bool
+	wait   time.Duration // below 0 without a limit
 	status int
 	quiet  bool
 }
 
 func (o *waitOptions) defineWait(f *flag.FlagSet) {
-	f.Var(&o.wait, "wait", "longest `duration` to wait for the lock; without it there is no limit")
+	defineDuration(f, &o.wait, "wait", -1, "longest `duration` to wait for the lock; without it there is no limit")
 	alias(f, "w", "wait")
-	f.BoolVar(&o.try, "nonblock", false, "do not wait for the lock, and at most 3 s for an answer")
+	f.BoolFunc("nonblock", "do not wait for the lock, and at most 3 s for an answer", func(string) error {
+		o.wait = 0
+		return nil
+	})
 	alias(f, "n", "nonblock")
-	f.IntVar(&o.status, "conflict-exit-code", exitNotAcquired, "exit `status` if the lock is taken")
+	o.status = exitNotAcquired
+	defineNumber(f, &o.status, "conflict-exit-code", 0, 255, "exit `status` if the lock is taken (default 75)")
 	alias(f, "E", "conflict-exit-code")
 	f.BoolVar(&o.quiet, "quiet", false, "do not print that the lock is taken, and by whom")
 	alias(f, "q", "quiet")
 }
 
-// optionalDuration is the value of a flag whose default depends on others.
-type optionalDuration struct {
-	value time.Duration
-	given bool
+// defineNumber defines a flag whose value is a number between two others.
+func defineNumber(f *flag.FlagSet, n *int, name string, least, most int, usage string) {
+	f.Func(name, usage, func(text string) (err error) {
+		if *n, err = strconv.Atoi(text); err != nil || *n < least || *n > most {
+			return fmt.Errorf("it must be %d to %d", least, most)
+		}
+		return nil
+	})
 }
 
-// String implements flag.Value.
-func (d *optionalDuration) String() string {
-	if !d.given {
-		return ""
-	}
-	return d.value.String()
-}
-
-// Set implements flag.Value.
-func (d *optionalDuration) Set(text string) (err error) {
-	d.value, err = parseDuration(text)
-	d.given = err == nil
-	return err
-}
-
-// durationFlag is the value of a flag with a default.
-type durationFlag time.Duration
-
-// String implements flag.Value.
-func (d *durationFlag) String() string { return time.Duration(*d).String() }
-
-// Set implements flag.Value.
-func (d *durationFlag) Set(text string) error {
-	value, err := parseDuration(text)
-	*d = durationFlag(value)
-	return err
-}
-
-// defineDuration defines a flag whose default is the value of d.
+// defineDuration defines a flag with its default, which the help shows if it is above 0.
 func defineDuration(f *flag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
 	*d = value
-	f.Var((*durationFlag)(d), name, usage)
+	if value > 0 {
+		usage += fmt.Sprintf(" (default %v)", value)
+	}
+	f.Func(name, usage, func(text string) (err error) {
+		*d, err = parseDuration(text)
+		return err
+	})
 }
 
 // parseDuration returns the value of a flag: a number with a unit or, as in flock, of seconds.
@@ -92,23 +78,12 @@ func parseDuration(text string) (time.Duration, error) {
 	return value, nil
 }
 
-// check returns the error of a wrong flag.
-func (o *waitOptions) check() error {
-	switch {
-	case o.try && o.wait.given:
-		return usageError{"-nonblock and -wait exclude each other"}
-	case o.status < 0 || o.status > 255:
-		return usageError{fmt.Sprintf("-conflict-exit-code must be 0 to 255, got %d", o.status)}
-	}
-	return nil
-}
-
 // limit returns the time for the connection and the wait together, 0 if there is none.
 func (o *waitOptions) limit() time.Duration {
-	if o.try || o.wait.given && o.wait.value == 0 {
+	if o.wait == 0 {
 		return tryTimeout
 	}
-	return o.wait.value
+	return max(o.wait, 0)
 }
 
 // within returns a context with that time.
@@ -129,7 +104,7 @@ func (o *waitOptions) acquire(caller, limited context.Context, l lock.Locker) (*
 	switch {
 	case left <= 0:
 		return nil, noAnswerError(o.limit())
-	case !o.try && o.wait.value > 0:
+	case o.wait > 0:
 		return lock.WaitAtMost(l, left).Lock(caller)
 	}
 	held, err := l.TryLock(limited)
