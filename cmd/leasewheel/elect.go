@@ -47,7 +47,7 @@ func (o *electOptions) run(args []string, std streams) int {
 	}
 	t, err := o.task(args, std)
 	if err != nil {
-		return failStart(std, err)
+		return fail(std, err)
 	}
 	caught := catchSignals()
 	defer caught.stop()

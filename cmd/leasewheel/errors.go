@@ -61,11 +61,14 @@ func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(t
 func statusOf(err error) int {
 	var usage usageError
 	var signal signalError
+	var start startError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &signal):
 		return -signalNumber(signal.signal)
+	case errors.As(err, &start):
+		return start.code()
 	case errors.As(err, &usage), errors.Is(err, lock.ErrBadKey), errors.Is(err, lock.ErrBadTTL), errors.Is(err, lock.ErrBadExport):
 		return exitUsage
 	case errors.Is(err, lock.ErrNotAcquired):

@@ -101,7 +101,7 @@ func becomeCommand(args []string, std streams) int {
 		return exitFailed
 	}
 	_ = ahead.Close()
-	return failStart(std, startError{args[1], syscall.Exec(args[0], args[1:], os.Environ())})
+	return fail(std, startError{args[1], syscall.Exec(args[0], args[1:], os.Environ())})
 }
 
 // stopTime returns how long the command may take to end when the guard stops it.

@@ -195,7 +195,7 @@ func (o *runOptions) run(args []string, std streams) int {
 	}
 	t, err := o.task(args, std)
 	if err != nil {
-		return failStart(std, err)
+		return fail(std, err)
 	}
 	t.yield, _ = signalNamed(o.yield)
 	caught := catchSignals()
@@ -262,16 +262,6 @@ func (o *runOptions) of(c *lock.Client) lock.Locker {
 		return c.Semaphore(o.key, o.permits)
 	}
 	return c.Mutex(o.key)
-}
-
-// failStart prints that a program cannot be started and returns the exit status.
-func failStart(std streams, err error) int {
-	fmt.Fprintln(std.err, "leasewheel:", errorText(err))
-	var start startError
-	if errors.As(err, &start) {
-		return start.code()
-	}
-	return exitFailed
 }
 
 // release unlocks and closes the client. It returns the status of the command, or exitLost.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 )
 
 // signals are the signals that the program has caught. One goroutine at a time takes them.
@@ -76,11 +77,4 @@ func (s *signals) during(f func(ctx context.Context) error) error {
 	}
 }
 
-func ends(sig os.Signal) bool {
-	for _, end := range endSignals {
-		if sig == end {
-			return true
-		}
-	}
-	return false
-}
+func ends(sig os.Signal) bool { return slices.Contains(endSignals, sig) }

@@ -98,12 +98,7 @@ func (t *task) run(held *lock.Held, caught *signals) outcome {
 	defer caught.catchLess()
 	p, err := t.start(environment(held), caught)
 	if err != nil {
-		fmt.Fprintln(t.std.err, "leasewheel:", errorText(err))
-		var failed startError
-		if errors.As(err, &failed) {
-			return outcome{status: failed.code()}
-		}
-		return outcome{status: exitFailed}
+		return outcome{status: fail(t.std, err)}
 	}
 	defer p.finish()
 	s := supervision{task: t, process: p, held: held, caught: caught}

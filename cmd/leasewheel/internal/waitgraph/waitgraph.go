@@ -47,6 +47,7 @@ package waitgraph
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 
@@ -73,9 +74,8 @@ type Wait struct {
 // what a cycle proves and what it does not. Cycles of length 1 come last, and the others by their
 // length. A cycle that shares all its clients with others may show only after one of them has ended.
 //
-// Cycles lists the locks and inspects each of them, up to 8 at a time; see
-// [lock.Client.List] for what that costs. It returns no cycles together with an error. It is
-// safe for concurrent use.
+// Cycles lists the locks and inspects each of them; see [lock.Client.List] for what that costs. It
+// returns no cycles together with an error. It is safe for concurrent use.
 //
 // Errors are those of [lock.Client.List] and [lock.Client.Inspect].
 func Cycles(ctx context.Context, client *lock.Client, prefix string) ([]Cycle, error) {
@@ -87,7 +87,11 @@ func Cycles(ctx context.Context, client *lock.Client, prefix string) ([]Cycle, e
 	if len(before) == 0 {
 		return nil, nil
 	}
-	second, err := look(ctx, client, keysOf(before))
+	again := make(map[string]error)
+	for _, w := range before {
+		again[w.key] = nil
+	}
+	second, err := look(ctx, client, maps.All(again))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// The waits of clients: the inspection of many locks at a time, and the choice of the waits that may be deadlocked.
+// The waits of clients: the inspection of locks, and the choice of the waits that may be deadlocked.
 
 package waitgraph
 
@@ -9,7 +9,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -43,22 +42,6 @@ func waitsOf(infos map[string]lock.Info) []*wait {
 		}
 	}
 	return waits
-}
-
-// keysOf returns the keys of the waits, each once. The errors are nil.
-func keysOf(waits []*wait) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		seen := make(map[string]bool)
-		for _, w := range waits {
-			if seen[w.key] {
-				continue
-			}
-			seen[w.key] = true
-			if !yield(w.key, nil) {
-				return
-			}
-		}
-	}
 }
 
 // confirmed returns the waits of after that were in before, with the holders that they had
@@ -132,61 +115,23 @@ func compareWaits(a, b Wait) int {
 	return cmp.Or(cmp.Compare(a.Holder.Client, b.Holder.Client), cmp.Compare(a.Key, b.Key))
 }
 
-// inspectors is how many locks are inspected at the same time.
-const inspectors = 8
-
-// look inspects the locks of the keys, and returns those that are held and waited for. It
-// returns the first error, after all of its calls have ended.
+// look inspects the locks of the keys, and returns those that are held and waited for.
 func look(ctx context.Context, client *lock.Client, keys iter.Seq2[string, error]) (map[string]lock.Info, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var (
-		mu     sync.Mutex // guards the two below
-		found  = make(map[string]lock.Info)
-		failed error
-	)
-	fail := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if failed == nil {
-			failed = err
-		}
-		cancel()
-	}
-	work := make(chan string)
-	var all sync.WaitGroup
-	for range inspectors {
-		all.Go(func() {
-			for key := range work {
-				info, err := client.Inspect(ctx, key)
-				switch {
-				case errors.Is(err, lock.ErrWrongType): // List may show other data
-				case err != nil:
-					fail(err)
-				case len(info.Holders) > 0 && len(info.Places) > 0:
-					mu.Lock()
-					found[key] = info
-					mu.Unlock()
-				}
-			}
-		})
-	}
+	found := make(map[string]lock.Info)
 	for key, err := range keys {
 		if err != nil {
-			fail(err)
+			return nil, err
 		}
-		if ctx.Err() != nil {
-			break
+		info, err := client.Inspect(ctx, key)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, lock.ErrWrongType): // List may show other data
+		case err != nil:
+			return nil, err
+		case len(info.Holders) > 0 && len(info.Places) > 0:
+			found[key] = info
 		}
-		work <- key
-	}
-	close(work)
-	all.Wait()
-	if failed == nil && ctx.Err() != nil { // it ended between two calls
-		failed = context.Cause(ctx)
-	}
-	if failed != nil {
-		return nil, failed
 	}
 	return found, nil
 }
