@@ -320,11 +320,6 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	b.recovered()
 	b.screenshots()
 
-	b.click("drop")
-	b.eventually("verdict", `^Answers are lost.*All 2,000 holders were told`)
-	b.click("drop")
-	b.recovered()
-
 	b.click("steal")
 	b.eventually("verdict", `^10 keys were deleted at the store\. All 10 holders were told, the last .* with the right reason`)
 	b.eventually("losses", `no longer owned`)

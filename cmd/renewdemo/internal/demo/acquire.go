@@ -16,54 +16,65 @@ import (
 // errInterrupted is the result of a run that a signal has ended.
 var errInterrupted = errors.New("interrupted")
 
-// acquire takes all locks and shows the progress.
+// acquire takes all locks. The first error ends it.
 func (d *demo) acquire(ctx context.Context) error {
 	start := time.Now()
 	d.held = make([]*lock.Held, d.leases)
-	var done atomic.Int64
-	err := d.watch("acquiring", d.leases, func() int { return int(done.Load()) }, func() error { return d.lockAll(ctx, &done) })
+	numbers := make([]int, d.leases)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	acquiring, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d.lockEach(acquiring, numbers, func(i int, h *lock.Held, err error) {
+		if err != nil {
+			cancel(err)
+			return
+		}
+		d.held[i] = h
+	})
 	switch {
 	case ctx.Err() != nil:
 		return errInterrupted
-	case err != nil:
-		return fmt.Errorf("acquire: %w", err)
+	case acquiring.Err() != nil:
+		return fmt.Errorf("acquire: %w", context.Cause(acquiring))
 	}
 	d.screen.line("acquired in %v", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 
-// lockAll locks all keys with several goroutines, counts the locks in done, and returns the
-// first error. The first error ends all goroutines.
-func (d *demo) lockAll(ctx context.Context, done *atomic.Int64) error {
+// lockEach tries once to lock each of the keys, with several goroutines, which call result.
+func (d *demo) lockEach(ctx context.Context, numbers []int, result func(i int, h *lock.Held, err error)) {
 	const workers = 64
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range workers {
+	for range min(workers, len(numbers)) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= d.leases {
+				n := int(next.Add(1)) - 1
+				if n >= len(numbers) {
 					return
 				}
-				h, err := d.client.Mutex(fmt.Sprint(d.prefix, i)).TryLock(ctx)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				d.held[i] = h
-				done.Add(1)
+				h, err := d.client.Mutex(d.keyOf(numbers[n])).TryLock(ctx)
+				result(numbers[n], h, err)
 			}
 		})
 	}
 	wg.Wait()
-	return context.Cause(ctx)
 }
 
-// release closes the client, which releases all locks, and shows the progress.
+// release closes the client, which releases all locks.
 func (d *demo) release(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	return d.watch("releasing", d.client.Stats().Renewal.Held, d.store.released, func() error { return d.client.Close(closing) })
+	return d.client.Close(closing)
+}
+
+// releaseInterrupted releases all locks after a signal, and returns an error that says so.
+func (d *demo) releaseInterrupted(ctx context.Context) error {
+	held := d.client.Stats().Renewal.Held
+	if err := d.release(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errInterrupted, err)
+	}
+	return fmt.Errorf("%w: released %s leases", errInterrupted, count(held))
 }

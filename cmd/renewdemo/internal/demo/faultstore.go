@@ -1,4 +1,4 @@
-// A store that injects faults and counts.
+// A store whose renewals can be made to hang.
 
 package demo
 
@@ -11,7 +11,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// faultStore is a store that injects faults. For each key it records the earliest time at
+// faultStore is a store whose renewals can be made to hang. For each key it records the earliest time at
 // which the store can grant the key again: a TTL after the last executed request was sent. The
 // notice of a loss is in time if it comes before that.
 type faultStore struct {
@@ -19,34 +19,32 @@ type faultStore struct {
 	driver.Store                      // what the client calls
 	renewed      func(sent time.Time) // is called after each renewal that the store has done; may be nil
 
-	mu    sync.Mutex // guards all fields below
-	fault string
-	on    bool          // the fault has started
-	over  chan struct{} // is closed when the fault ends
+	mu    sync.Mutex    // guards all fields below
+	hangs chan struct{} // is closed when renewals get answers again; nil while they do
 	ends  map[string]time.Time
-	freed int // leases released
 }
 
-func newFaultStore(b *backend, c config) *faultStore {
-	w := &faultStore{backend: b, fault: c.fault, over: make(chan struct{}), ends: make(map[string]time.Time, c.leases)}
+func newFaultStore(b *backend) *faultStore {
+	w := &faultStore{backend: b, ends: map[string]time.Time{}}
 	w.Store = driver.Wrap(b.Store, w.around)
 	return w
 }
 
-// startFault turns the fault on.
-func (w *faultStore) startFault() {
+// hang lets renewals get no answer, nor be executed, until answer is called.
+func (w *faultStore) hang() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.on = true
+	w.hangs = make(chan struct{})
 }
 
-// setFault starts a fault, or ends it if the fault is "". Calls that hang are then executed, unless
-// their contexts have ended.
-func (w *faultStore) setFault(fault string) {
+// answer ends hang. Renewals that hang are then executed, unless their contexts have ended.
+func (w *faultStore) answer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	close(w.over)
-	w.fault, w.on, w.over = fault, fault != "", make(chan struct{})
+	if w.hangs != nil {
+		close(w.hangs)
+		w.hangs = nil
+	}
 }
 
 func (w *faultStore) around(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
@@ -55,79 +53,43 @@ func (w *faultStore) around(ctx context.Context, c *driver.Call, next func(conte
 	}
 	sent := time.Now()
 	err := next(ctx)
-	switch {
-	case err != nil:
-	case c.Name == "acquire", c.Name == "wait":
+	if err == nil && (c.Name == "acquire" || c.Name == "wait") {
 		if !c.Granted.Sent.IsZero() {
 			sent = c.Granted.Sent
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.ends[c.Key] = sent.Add(c.Request.TTL)
-	case c.Errors != nil:
-		for _, failed := range c.Errors {
-			if failed == nil {
-				w.addReleased(1)
-			}
-		}
-	case c.Name == "release":
-		w.addReleased(1)
 	}
 	return err
 }
 
 func (w *faultStore) renew(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
-	fault, over := w.current()
-	if fault == "hang" {
+	w.mu.Lock()
+	hangs := w.hangs
+	w.mu.Unlock()
+	if hangs != nil {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-over:
+		case <-hangs:
 		}
 	}
 	sent := time.Now()
 	err := next(ctx)
-	done := 0
+	done := false
 	w.mu.Lock()
 	for i, l := range c.Leases {
 		if c.Outcomes[i] == renewal.Renewed {
 			w.ends[l.Key] = sent.Add(l.TTL)
-			done++
+			done = true
 		}
 	}
 	w.mu.Unlock()
-	if done > 0 && w.renewed != nil {
+	if done && w.renewed != nil {
 		w.renewed(sent)
 	}
-	if fault == "drop" {
-		clear(c.Outcomes)
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}
 	return err
-}
-
-func (w *faultStore) addReleased(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.freed += n
-}
-
-// released returns the number of leases that the store has confirmed as released.
-func (w *faultStore) released() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.freed
-}
-
-// current returns the fault of renewals, or "", and a channel that is closed when it is over.
-func (w *faultStore) current() (fault string, over <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.on {
-		return "", nil
-	}
-	return w.fault, w.over
 }
 
 // heldUntil returns the earliest time at which the store can grant the key again.

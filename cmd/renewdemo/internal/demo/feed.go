@@ -1,13 +1,11 @@
-// What the page shows: measuring it, and sending it to the visitors.
+// What the page shows.
 
 package demo
 
 import (
-	"context"
-	"encoding/json"
 	"math"
-	"math/bits"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,30 +15,17 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// feed measures the run and sends frames to the visitors of the page. A frame is encoded once for all
-// of them. While there is no visitor, nothing is measured.
+// feed measures the run for each visitor of the page. Without a visitor nothing is measured.
 type feed struct {
-	page   *page
-	urgent chan struct{} // has a value if the next frame must not wait
+	page *page
 
-	mu       sync.Mutex // guards all fields below
-	visitors map[*visitor]bool
-	arrived  chan struct{} // has a value after the first visitor has come
+	mu       sync.Mutex    // guards all fields below
 	marks    []mark        // the latest events of the watched lock
 	losses   []lossGroup   // the latest losses
-	lostMore bool          // losses came after the latest frame
 	columns  []column      // the latest columns
-	sizes    [sizeBins]int // calls of Renew by the size of their batch
-	sent     uint64        // marks that were added before, and so are in earlier frames
-	added    uint64        // marks
 	last     renewal.Stats // at the latest column
 	lastAt   time.Time
 	renewals []float64 // when the latest confirmed requests for the watched lock were sent
-}
-
-// visitor is a page that is open. It is dropped if it does not read.
-type visitor struct {
-	frames chan []byte // is closed when the visitor is dropped
 }
 
 const (
@@ -48,13 +33,10 @@ const (
 	columnInterval = 500 * time.Millisecond
 	measureShare   = 100         // a frame takes at most this part of the time until the next one
 	maxInterval    = time.Second // also if the process was stopped while it measured
-	maxVisitors    = 50
-	maxUnread      = 30 // frames
 	maxColumns     = 120
-	maxMarks       = 100
+	maxMarks       = 40
 	maxRenewals    = 12
-	maxLosses      = 50
-	sizeBins       = 15 // 1, 2, 4 … 16,384 leases and more
+	maxLosses      = 12
 	lateBins       = 36 // two per doubling, from 16 µs
 	hands          = 64 // sectors of the first level that are drawn
 )
@@ -88,24 +70,23 @@ type column struct {
 
 // frame is what is sent.
 type frame struct {
-	Now        float64       `json:"now"`
-	Held       int           `json:"held"`
-	InFlight   int           `json:"inFlight"`
-	Renewed    uint64        `json:"renewed"`
-	Lost       uint64        `json:"lost"`
-	Goroutines int           `json:"goroutines"`
-	Wheel      []level       `json:"wheel,omitempty"`
-	Heap       *heapFrame    `json:"heap,omitempty"`
-	Columns    []column      `json:"columns,omitempty"`
-	Sizes      [sizeBins]int `json:"sizes"`
-	Losses     []lossGroup   `json:"losses,omitempty"` // all that are kept, if there are new ones
-	Marks      []mark        `json:"marks,omitempty"`
-	Renewals   []float64     `json:"renewals"`           // of the watched lock: when the latest confirmed requests were sent
-	End        float64       `json:"end"`                // the earliest end of the watched lock at the store
-	Deadline   float64       `json:"deadline,omitempty"` // its holder's; absent if it is not held
-	Active     string        `json:"active"`
-	Episode    *episode      `json:"episode,omitempty"`
-	Hello      *hello        `json:"hello,omitempty"`
+	Now        float64     `json:"now"`
+	Held       int         `json:"held"`
+	Lost       uint64      `json:"lost"`
+	Goroutines int         `json:"goroutines"`
+	Wheel      []level     `json:"wheel,omitempty"`
+	Heap       *heapFrame  `json:"heap,omitempty"`
+	Columns    []column    `json:"columns,omitempty"` // new ones
+	Losses     []lossGroup `json:"losses"`
+	Marks      []mark      `json:"marks"`
+	Renewals   []float64   `json:"renewals"`           // of the watched lock: when the latest confirmed requests were sent
+	End        float64     `json:"end"`                // the earliest end of the watched lock at the store
+	Deadline   float64     `json:"deadline,omitempty"` // its holder's; absent if it is not held
+	Active     string      `json:"active"`
+	Episode    *episode    `json:"episode,omitempty"`
+	Hello      *hello      `json:"hello,omitempty"`
+
+	urgent <-chan struct{} // is closed when the next frame must not wait: a fault may be over before it would be due
 }
 
 // hello is in the first frame for a visitor.
@@ -129,112 +110,20 @@ type level struct {
 // heapFrame is the upper part of the heap: the time until each entry is due, in ms.
 type heapFrame struct {
 	Timers int     `json:"timers"`
-	Batch  int     `json:"batch"`
 	Levels [][]int `json:"levels"`
 }
 
-func newFeed(p *page) *feed {
-	return &feed{page: p, urgent: make(chan struct{}, 1), visitors: map[*visitor]bool{}, arrived: make(chan struct{}, 1)}
-}
-
-// join adds a visitor, or returns false if there are too many.
-func (f *feed) join() (*visitor, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.visitors) >= maxVisitors {
-		return nil, false
-	}
-	v := &visitor{make(chan []byte, maxUnread)}
-	f.visitors[v] = true
-	select {
-	case f.arrived <- struct{}{}:
-	default:
-	}
-	return v, true
-}
-
-// leave removes a visitor, unless that has been done.
-func (f *feed) leave(v *visitor) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.drop(v)
-}
-
-// drop is called with mu held.
-func (f *feed) drop(v *visitor) {
-	if f.visitors[v] {
-		delete(f.visitors, v)
-		close(v.frames)
-	}
-}
-
-// send queues a frame for each visitor. A visitor that has not read the earlier ones is dropped, and
-// may come back.
-func (f *feed) send(frame []byte) (visitors int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for v := range f.visitors {
-		select {
-		case v.frames <- frame:
-		default:
-			f.drop(v)
-		}
-	}
-	return len(f.visitors)
-}
-
-// run sends frames while there are visitors, until ctx ends.
-func (f *feed) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.arrived:
-		}
-		f.mu.Lock()
-		f.last, f.lastAt = f.page.client.Stats().Renewal, time.Now() // what came before is no part of a column
-		f.mu.Unlock()
-		for {
-			began := time.Now()
-			text, err := json.Marshal(f.measure(began, false))
-			if err != nil || f.send(text) == 0 {
-				break
-			}
-			select {
-			case <-time.After(min(max(frameInterval, measureShare*time.Since(began)), maxInterval)):
-			case <-f.urgent:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
-
-// hurry lets the next frame be sent at once: a fault may be over before it would be due.
-func (f *feed) hurry() {
-	select {
-	case f.urgent <- struct{}{}:
-	default:
-	}
-}
-
-// first returns the first frame for a visitor.
-func (f *feed) first() ([]byte, error) { return json.Marshal(f.measure(time.Now(), true)) }
-
-// measure returns a frame. The first frame of a visitor has what is kept, other frames what is new.
-func (f *feed) measure(now time.Time, first bool) frame {
+// measure returns a frame for a visitor whose last one was of the instant since, or the first one if since is 0.
+func (f *feed) measure(since float64) frame {
 	p := f.page
 	stats := p.client.Stats().Renewal
 	end, deadline := p.store.heldUntil(p.keyOf(0)), p.watched().Deadline()
-	out := frame{
-		Now: unixMS(now), Held: stats.Held, InFlight: stats.InFlight, Renewed: stats.Renewed, Lost: stats.Lost(),
-		Goroutines: runtime.NumGoroutine(), End: unixMS(end),
-	}
+	out := frame{Held: stats.Held, Lost: stats.Lost(), Goroutines: runtime.NumGoroutine(), End: unixMS(end)}
 	if !deadline.IsZero() {
 		out.Deadline = unixMS(deadline)
 	}
 	p.mu.Lock()
-	out.Active, out.Episode = p.active, p.episode.copy()
+	out.Active, out.Episode, out.urgent = p.active, p.episode.copy(), p.began
 	p.mu.Unlock()
 	switch engine := p.engine.(type) {
 	case *wheel.Wheel:
@@ -242,30 +131,30 @@ func (f *feed) measure(now time.Time, first bool) frame {
 	case *heapqueue.Scheduler:
 		out.Heap = heapOf(seam.InspectHeap(engine))
 	}
+	if since == 0 {
+		out.Hello = f.hello()
+	}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	now := time.Now() // not before mu is locked, so that no visitor misses a column
+	out.Now = unixMS(now)
 	if sent := unixMS(end.Add(-p.ttl)); len(f.renewals) == 0 || f.renewals[len(f.renewals)-1] != sent {
 		f.renewals = keep(f.renewals, maxRenewals, sent)
 	}
-	out.Renewals, out.Sizes = append([]float64{}, f.renewals...), f.sizes
-	if first || f.lostMore {
-		out.Losses = append([]lossGroup{}, f.losses...)
-	}
-	if first {
-		out.Hello = f.hello()
-		out.Columns, out.Marks = append([]column{}, f.columns...), append([]mark{}, f.marks...)
-		return out
-	}
-	if now.Sub(f.lastAt) >= columnInterval {
-		c := columnSince(stats, f.last, now, now.Sub(f.lastAt))
+	out.Renewals, out.Losses, out.Marks = slices.Clone(f.renewals), slices.Clone(f.losses), slices.Clone(f.marks)
+	passed := now.Sub(f.lastAt)
+	if passed >= columnInterval {
+		if passed < 2*maxInterval { // there was a visitor all the time
+			f.columns = keep(f.columns, maxColumns, columnSince(stats, f.last, now, passed))
+		}
 		f.last, f.lastAt = stats, now
-		f.columns = keep(f.columns, maxColumns, c)
-		out.Columns = []column{c}
 	}
-	f.lostMore = false
-	out.Marks = append([]mark{}, f.marks[len(f.marks)-int(min(f.added-f.sent, uint64(len(f.marks)))):]...)
-	f.sent = f.added
+	for _, c := range f.columns {
+		if c.At > since {
+			out.Columns = append(out.Columns, c)
+		}
+	}
 	return out
 }
 
@@ -273,7 +162,7 @@ func (f *feed) hello() *hello {
 	p := f.page
 	h := &hello{
 		Engine: p.config.engine, Leases: p.leases, TTL: float64(p.ttl.Milliseconds()), Store: p.store.Name,
-		Processes: p.config.store != "", Steal: p.steal, Unavailable: map[string]string{},
+		Processes: p.config.store != "", Steal: min(stolenKeys, p.leases), Unavailable: map[string]string{},
 	}
 	for _, fault := range []string{faultPause, faultKill, faultForget} {
 		if why := p.unavailable(fault); why != "" {
@@ -287,13 +176,7 @@ func (f *feed) hello() *hello {
 func (f *feed) mark(what string, at time.Time, token uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.addMark(mark{what, unixMS(at), token})
-}
-
-// addMark is called with mu held.
-func (f *feed) addMark(m mark) {
-	f.marks = keep(f.marks, maxMarks, m)
-	f.added++
+	f.marks = keep(f.marks, maxMarks, mark{what, unixMS(at), token})
 }
 
 // keep appends a value, and removes the first one if there are more than limit.
@@ -309,10 +192,9 @@ func keep[T any](list []T, limit int, value T) []T {
 func (f *feed) lost(number int, at time.Time, err *renewal.LostError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lostMore = true
 	now := unixMS(at)
 	if number == 0 {
-		f.addMark(mark{What: "told", At: now})
+		f.marks = keep(f.marks, maxMarks, mark{What: "told", At: now})
 	}
 	group := lossGroup{now, 1, err.Reason.String(), err.Cause().String(), number, float64(err.Left.Microseconds()) / 1000}
 	if n := len(f.losses) - 1; n >= 0 {
@@ -323,13 +205,6 @@ func (f *feed) lost(number int, at time.Time, err *renewal.LostError) {
 		}
 	}
 	f.losses = keep(f.losses, maxLosses, group)
-}
-
-// batchDone is the hook for calls of Renew.
-func (f *feed) batchDone(info renewal.BatchInfo) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sizes[min(bits.Len(uint(max(info.Size, 1)))-1, sizeBins-1)]++
 }
 
 // columnSince returns what happened between two snapshots.
@@ -377,7 +252,7 @@ func levels(state seam.WheelState) []level {
 
 // heapOf returns the upper part of a heap for a frame.
 func heapOf(state seam.HeapState) *heapFrame {
-	out := &heapFrame{Timers: state.Timers, Batch: state.Batch, Levels: [][]int{}}
+	out := &heapFrame{Timers: state.Timers, Levels: [][]int{}}
 	for _, level := range state.Levels {
 		ms := make([]int, len(level))
 		for i, d := range level {

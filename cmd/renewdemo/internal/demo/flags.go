@@ -13,8 +13,8 @@ const usage = `renewdemo holds many locks and shows how they are renewed.
 
 Each lock is a lease with a TTL. A watchdog renews due leases in batches, after a
 third of the TTL. If a lease can no longer be relied on, its holder is notified before
-another owner can get the lock. The exit status is 0 if no lease was lost without a
-fault, and the holder of every lost lease was notified in time. It is 130 after Ctrl-C.
+another owner can get the lock. The exit status is 0 if no lease was lost, and 130
+after Ctrl-C. Faults are injected with -http and -proof.
 
 The output shows the leases held, renewals per second, leases per batch (mean), how
 late renewals were sent (median p50, 99th percentile p99), the holders notified of
@@ -31,8 +31,6 @@ type config struct {
 	ttl    time.Duration
 	length time.Duration
 	store  string
-	fault  string
-	steal  int
 	proof  bool
 	http   string
 }
@@ -57,14 +55,10 @@ func parse(args []string, w io.Writer) (config, error) {
 	f.StringVar(&c.engine, "engine", "wheel", "timer engine: `wheel` or heap")
 	f.IntVar(&c.leases, "leases", 10_000, "number of leases; with -http 2000 unless it is given")
 	f.DurationVar(&c.ttl, "ttl", 0, "TTL of a lease (default 6s, 30s from 50000 leases on,\n"+
-		"3s with -fault and -http, 2s with -proof)")
+		"3s with -http, 2s with -proof)")
 	f.DurationVar(&c.length, "for", 15*time.Second, "duration of the run")
 	f.StringVar(&c.store, "store", "", "the address or `URL` of a Redis server, such as localhost:6379\n"+
 		"or redis://user:password@localhost:6379/0 (default: an in-memory store)")
-	f.StringVar(&c.fault, "fault", "", "the fault after a third of the time:\n"+
-		"`hang`|steal|pause: renewals get no answer; the keys of some leases are\n"+
-		"deleted; the process is stopped (SIGSTOP)")
-	f.IntVar(&c.steal, "steal", 137, "number of keys that -fault steal deletes")
 	f.BoolVar(&c.proof, "proof", false, "show when a holder that is cut off or paused stops, and when\n"+
 		"a rival has its lock; uses two processes if -store is given or\n"+
 		"redis-server is in PATH")
@@ -93,16 +87,13 @@ func (c *config) defaultTTL() time.Duration {
 	switch {
 	case c.proof:
 		return 2 * time.Second
-	case c.fault != "", c.http != "" && c.leases <= pageLeases:
+	case c.http != "" && c.leases <= pageLeases:
 		return 3 * time.Second
 	case c.leases < manyLeases:
 		return 6 * time.Second
 	}
 	return 30 * time.Second
 }
-
-// pause returns how long -fault pause stops the process: until all leases have ended.
-func (c *config) pause() time.Duration { return c.ttl + c.ttl/2 }
 
 func (c *config) validate(rest []string) error {
 	switch {
@@ -114,20 +105,10 @@ func (c *config) validate(rest []string) error {
 		return fmt.Errorf("-leases must be 1 to 10000000, got %d", c.leases)
 	case c.length < time.Second:
 		return fmt.Errorf("-for must be at least 1s, got %v", c.length)
-	case c.http != "" && (c.proof || c.fault != ""):
-		return fmt.Errorf("-http does not go with -proof and -fault")
-	case c.proof && c.fault != "":
-		return fmt.Errorf("-proof has faults of its own and does not go with -fault %s", c.fault)
+	case c.http != "" && c.proof:
+		return fmt.Errorf("-http does not go with -proof")
 	case c.proof && c.ttl < time.Second:
 		return fmt.Errorf("-ttl must be at least 1s with -proof, got %v", c.ttl)
-	case c.fault != "" && c.fault != "hang" && c.fault != "steal" && c.fault != "pause":
-		return fmt.Errorf("-fault must be hang, steal or pause, got %q", c.fault)
-	case c.fault == "pause" && !canStop:
-		return fmt.Errorf("-fault pause needs a Unix system, because it stops the process with SIGSTOP")
-	case c.fault == "steal" && (c.steal < 1 || c.steal > c.leases):
-		return fmt.Errorf("-steal must be 1 to the number of leases, got %d", c.steal)
-	case c.fault != "" && c.length < 2*c.ttl:
-		return fmt.Errorf("-for must be at least twice the TTL of %v with -fault, got %v", c.ttl, c.length)
 	}
 	return nil
 }

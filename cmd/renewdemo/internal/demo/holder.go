@@ -61,7 +61,7 @@ func holdLock(ctx context.Context, b *backend, in io.Reader, out io.Writer) (err
 		defer mu.Unlock()
 		fmt.Fprintln(out, what, at.UnixNano(), value)
 	}
-	store := newFaultStore(b, config{fault: "hang"})
+	store := newFaultStore(b)
 	store.renewed = func(sent time.Time) { send("renewed", sent, 0) }
 	client, err := lock.New(store, &lock.Options{Terms: lock.Terms{TTL: ttl}, Logger: silent})
 	if err != nil {
@@ -90,7 +90,7 @@ func holdLock(ctx context.Context, b *backend, in io.Reader, out io.Writer) (err
 	wg.Go(func() { work(ctx, held, send) })
 	for commands.Scan() {
 		if strings.TrimSpace(commands.Text()) == "cut" {
-			store.startFault()
+			store.hang()
 		}
 	}
 	return commands.Err()

@@ -14,6 +14,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
+// supervisedEnv is set in the environment of a process that may stop itself; see supervise.
+const supervisedEnv = "RENEWDEMO_SUPERVISED"
+
 const (
 	exitFailed      = 1
 	exitUsage       = 2
@@ -37,24 +40,25 @@ func Main() int {
 		return exitUsage
 	case c.proof:
 		return report(prove(ctx, c, &screen{os.Stdout}))
-	case (c.fault == "pause" || c.http != "" && canStop) && os.Getenv(supervisedEnv) == "":
-		code, err := supervise(ctx, c.pause())
+	}
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the release
+	supervised := os.Getenv(supervisedEnv) != ""
+	switch {
+	case c.http == "":
+		return report(run(ctx, c, &screen{os.Stdout}))
+	case canStop && !supervised:
+		code, err := supervise(ctx)
 		if err != nil {
 			return report(err)
 		}
 		return code
-	}
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the release
-	if os.Getenv(supervisedEnv) != "" {
+	case supervised:
 		go func() { // a supervisor that was killed leaves no process behind
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			stop()
 		}()
 	}
-	if c.http != "" {
-		return report(servePage(ctx, c, &screen{os.Stdout}))
-	}
-	return report(run(ctx, c, &screen{os.Stdout}))
+	return report(servePage(ctx, c, &screen{os.Stdout}))
 }
 
 // report prints the error, if any, and returns the exit status for it.

@@ -46,20 +46,6 @@ func TestTheDemoHoldsAllLeases(t *testing.T) {
 	}
 }
 
-func TestTheDemoChecksEachFault(t *testing.T) {
-	for _, engine := range []string{"wheel", "heap"} {
-		out, err := runDemo(t, nil, "-engine", engine, "-leases", "500", "-fault", "steal", "-steal", "37")
-		require.NoError(t, err)
-		assert.Contains(t, out, "held 463 of 500")
-		assert.Contains(t, out, "exactly the 37 holders")
-
-		out, err = runDemo(t, nil, "-engine", engine, "-leases", "500", "-fault", "hang")
-		require.NoError(t, err)
-		assert.Contains(t, out, "held 0 of 500")
-		assert.Contains(t, out, "every holder was notified")
-	}
-}
-
 // forgetful is a store that reports one key as lost.
 type forgetful struct {
 	driver.Store
@@ -78,54 +64,20 @@ func (f *forgetful) Renew(ctx context.Context, batch []driver.Lease, out []renew
 
 func TestTheDemoFailsIfALeaseIsLost(t *testing.T) {
 	out, err := runDemo(t, &forgetful{memstore.New(), ":7"}, "-leases", "20", "-for", "20s")
-	require.ErrorContains(t, err, "1 leases were lost without a fault")
+	require.ErrorContains(t, err, "1 leases were lost: the store denied 1")
 	assert.Contains(t, out, "held 19 of 20")
-}
-
-// generous is a store that reports every renewal as successful.
-type generous struct{ driver.Store }
-
-func (generous) Renew(_ context.Context, _ []driver.Lease, out []renewal.Outcome) error {
-	for i := range out {
-		out[i] = renewal.Renewed
-	}
-	return nil
-}
-
-func TestTheDemoFailsIfAHolderIsNotTold(t *testing.T) {
-	mem := memstore.New()
-	synctest.Test(t, func(t *testing.T) {
-		c, err := parse([]string{"-leases", "20", "-fault", "steal", "-steal", "5"}, io.Discard)
-		require.NoError(t, err)
-		b := &backend{Store: generous{mem}, Delete: func(_ context.Context, keys []string) error {
-			for _, key := range keys {
-				mem.Delete(key)
-			}
-			return nil
-		}, Disconnect: func() {}}
-		require.ErrorContains(t, runOn(t.Context(), b, c, &screen{w: io.Discard}), "5 holders were not notified")
-	})
-}
-
-func TestTheDemoFailsIfALeaseIsValidAfterThePause(t *testing.T) {
-	d := &demo{config: config{fault: "pause"}, paused: pauseResult{valid: 3}, screen: &screen{w: io.Discard}}
-	require.ErrorContains(t, d.check(), "3 leases counted as valid after the pause")
 }
 
 func TestFlags(t *testing.T) {
 	c, err := parse(nil, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, config{engine: "wheel", leases: 10_000, ttl: 6 * time.Second, length: 15 * time.Second, steal: 137}, c)
+	assert.Equal(t, config{engine: "wheel", leases: 10_000, ttl: 6 * time.Second, length: 15 * time.Second}, c)
 	for want, args := range map[string][]string{
 		"-engine must":   {"-engine", "cog"},
 		"-leases must":   {"-leases", "0"},
 		"-for must":      {"-for", "1ms"},
-		"-fault must":    {"-fault", "fire"},
-		"-steal must":    {"-fault", "steal", "-leases", "5"},
-		"does not go":    {"-proof", "-fault", "hang"},
-		"-http does not": {"-http", "localhost:0", "-fault", "hang"},
+		"-http does not": {"-http", "localhost:0", "-proof"},
 		"at least 1s":    {"-proof", "-ttl", "500ms"},
-		"twice the TTL":  {"-fault", "hang", "-for", "5s"},
 		"unexpected":     {"extra"},
 		"not defined":    {"-nonsense"},
 	} {
@@ -137,7 +89,7 @@ func TestFlags(t *testing.T) {
 	var help strings.Builder
 	_, err = parse([]string{"-h"}, &help)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-store", "-fault", "-steal", "-proof"} {
+	for _, name := range []string{"-engine", "-leases", "-ttl", "-for", "-store", "-proof", "-http"} {
 		assert.Contains(t, help.String(), name)
 	}
 }
@@ -153,7 +105,7 @@ func TestABadURLIsShownWithoutItsPassword(t *testing.T) {
 // The demo shows what its store can do, not what the store of the faults lets pass.
 func TestTheStoreWithFaultsCanDoWhatItsStoreCan(t *testing.T) {
 	b := openMemory()
-	w := newFaultStore(b, config{})
+	w := newFaultStore(b)
 	assert.Equal(t, b.Describe(), w.Describe())
 	require.NoError(t, w.Shutdown(t.Context()))
 }

@@ -45,22 +45,6 @@ func (m *meter) show() {
 	m.last, m.lastAt = stats, now
 }
 
-// watch runs work, and prints each second how many of all leases are done.
-func (d *demo) watch(name string, all int, done func() int, work func() error) error {
-	result := make(chan error, 1)
-	go func() { result <- work() }()
-	ticker := time.NewTicker(showInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-result:
-			return err
-		case <-ticker.C:
-			d.screen.line("%s: %s of %s", name, count(done()), count(all))
-		}
-	}
-}
-
 // count formats a number with commas between thousands.
 func count(n int) string {
 	s := strconv.Itoa(n)

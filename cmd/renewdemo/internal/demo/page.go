@@ -9,53 +9,49 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/schedule"
-	"github.com/leasewheel/leasewheel/wheel"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // page is a run that is shown on a web page, whose visitors inject the faults. It holds the leases
 // until it is interrupted, and takes lost ones again as soon as no fault is under way.
 type page struct {
 	*demo
-	engine schedule.Scheduler
+	store  *faultStore
 	server *redisServer // nil if the server is not that of the demo
 	feed   *feed
-	rival  *rival
 
 	mu      sync.Mutex // guards all fields below, and demo.held
 	lost    map[int]bool
-	active  string   // the fault under way, or ""
-	episode *episode // the last fault; nil if there was none
+	active  string        // the fault under way, or ""
+	episode *episode      // the last fault; nil if there was none
+	began   chan struct{} // is closed when the next fault begins
 }
 
 const (
 	retakeInterval = 250 * time.Millisecond
 	stolenKeys     = 10
+	faultShown     = 3 * frameInterval // how long a fault lasts at least, so that a visitor sees it
+
+	rivalPause = 100 * time.Millisecond
+	rivalHolds = 3 * time.Second // at least, so that it can be seen
 )
 
 // servePage holds the leases and serves the page until ctx ends.
 func servePage(ctx context.Context, c config, s *screen) (err error) {
-	var server *redisServer
-	if c.store == "" && canStop {
-		if exe, err := exec.LookPath("redis-server"); err == nil {
-			// A server that is killed and restarted has lost nothing if it has a log, and no fsync delays
-			// the writes to the log.
-			if server, err = newRedisServer(ctx, exe, "--appendonly", "yes", "--appendfsync", "no"); err != nil {
-				return interruptedOr(ctx, err)
-			}
-			defer server.remove()
-			c.store = server.url()
-		}
+	server, url, err := ownServer(ctx, c.store)
+	if err != nil {
+		return interruptedOr(ctx, err)
 	}
+	defer server.remove()
+	c.store = url
 	b, err := open(ctx, c)
 	if err != nil {
 		return interruptedOr(ctx, err)
@@ -70,11 +66,11 @@ func servePage(ctx context.Context, c config, s *screen) (err error) {
 	}
 	defer func() { _ = listener.Close() }()
 
-	p, closeEngine, err := newPage(b, c, s)
+	p, err := newPage(b, c, s)
 	if err != nil {
 		return err
 	}
-	defer closeEngine()
+	defer p.closeEngine()
 	p.server = server
 	s.line("%s leases with a TTL of %v on %s", count(c.leases), c.ttl, b.Name)
 	err = p.acquire(ctx)
@@ -82,7 +78,7 @@ func servePage(ctx context.Context, c config, s *screen) (err error) {
 		s.line("the page is at http://%s/ until Ctrl-C", listener.Addr())
 		err = p.serve(ctx, listener)
 	}
-	p.store.setFault("")
+	p.store.answer()
 	if err == nil || errors.Is(err, errInterrupted) {
 		return p.releaseInterrupted(ctx)
 	}
@@ -90,31 +86,13 @@ func servePage(ctx context.Context, c config, s *screen) (err error) {
 }
 
 // newPage creates a page with its engine and its client.
-func newPage(b *backend, c config, s *screen) (p *page, closeEngine func(), err error) {
-	c.steal = min(stolenKeys, c.leases)
-	p = &page{lost: map[int]bool{}}
-	p.demo = &demo{config: c, screen: s, store: newFaultStore(b, c), prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32())}
-	if c.engine == "heap" {
-		heap, err := heapqueue.NewScheduler(nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		p.engine, closeEngine = heap, func() { heap.Close() }
-	} else {
-		// The first level of a client's own wheel is 512 ticks of TTL/3000 long. Here a turn takes
-		// TTL/5, so that the eye can follow, and renewals after TTL/3 use the second level too.
-		w, err := wheel.New(&wheel.Options{Tick: max(p.ttl/1200, time.Millisecond), Buckets: 256})
-		if err != nil {
-			return nil, nil, err
-		}
-		p.engine, closeEngine = w, func() { w.Close() }
-	}
-	p.feed, p.rival = newFeed(p), &rival{page: p}
-	if err := p.connect(p.engine, &lock.Hooks{Lost: p.told, BatchDone: p.feed.batchDone}); err != nil {
-		closeEngine()
-		return nil, nil, err
-	}
-	return p, closeEngine, nil
+func newPage(b *backend, c config, s *screen) (p *page, err error) {
+	p = &page{store: newFaultStore(b), lost: map[int]bool{}, began: make(chan struct{})}
+	p.feed = &feed{page: p}
+	// The first level of a client's own wheel is 512 ticks of TTL/3000 long. Here a turn takes
+	// TTL/5, so that the eye can follow, and renewals after TTL/3 use the second level too.
+	p.demo, err = newDemo(p.store, c, s, c.ttl/1200, &lock.Hooks{Lost: p.told})
+	return p, err
 }
 
 // listen listens on an address. An address without a host is that of this machine only.
@@ -153,22 +131,20 @@ func (p *page) serve(ctx context.Context, listener net.Listener) error {
 	return errInterrupted
 }
 
-// work contends for the first lock, takes lost locks again, and feeds the visitors, until ctx ends.
+// work contends for the first lock and takes lost locks again, until ctx ends.
 func (p *page) work(ctx context.Context) {
 	p.feed.mark("has", time.Now(), p.watched().Token())
 	var wg sync.WaitGroup
-	for _, part := range []func(context.Context){p.retake, p.rival.run, p.feed.run} {
+	for _, part := range []func(context.Context){p.retake, p.contend} {
 		wg.Go(func() { part(ctx) })
 	}
 	wg.Wait()
 }
 
-// keyOf returns the key of the lock with the given number.
-func (p *page) keyOf(i int) string { return p.prefix + strconv.Itoa(i) }
-
 // told is the hook for losses.
 func (p *page) told(_ context.Context, info lock.HookInfo) {
-	now, lost := time.Now(), lossOf(info)
+	now := time.Now()
+	lost, _ := errors.AsType[*renewal.LostError](info.Err)
 	i, err := strconv.Atoi(strings.TrimPrefix(info.Key, p.prefix))
 	if err != nil {
 		return
@@ -206,39 +182,83 @@ func (p *page) retake(ctx context.Context) {
 			}
 		}
 		p.mu.Unlock()
-		p.take(ctx, lost)
-	}
-}
-
-// take tries to take each of the locks once.
-func (p *page) take(ctx context.Context, numbers []int) {
-	const workers = 32
-	work := make(chan int)
-	var wg sync.WaitGroup
-	for range min(workers, len(numbers)) {
-		wg.Go(func() {
-			for i := range work {
-				h, err := p.client.Mutex(p.keyOf(i)).TryLock(ctx)
-				if err != nil {
-					continue // it is still held, or the store cannot be reached
-				}
-				p.mu.Lock()
-				p.held[i] = h
-				if h.Err() == nil { // it may have been lost before this goroutine got mu, and told
-					delete(p.lost, i)
-				}
-				p.mu.Unlock()
-				if i == 0 {
-					p.feed.mark("has", time.Now(), h.Token())
-				}
+		p.lockEach(ctx, lost, func(i int, h *lock.Held, err error) {
+			if err != nil {
+				return // it is still held, or the store cannot be reached
+			}
+			p.mu.Lock()
+			p.held[i] = h
+			if h.Err() == nil { // it may have been lost before this goroutine got mu, and told
+				delete(p.lost, i)
+			}
+			p.mu.Unlock()
+			if i == 0 {
+				p.feed.mark("has", time.Now(), h.Token())
 			}
 		})
 	}
-	for _, i := range numbers {
-		work <- i
+}
+
+// contend lets a rival wait for the first lock whenever the demo holds it: a second process, or a second client if the store is in
+// the memory of this one.
+func (p *page) contend(ctx context.Context) {
+	for sleep(ctx, rivalPause) == nil {
+		if p.watched().Valid() {
+			p.contendOnce(ctx)
+		}
 	}
-	close(work)
-	wg.Wait()
+}
+
+// keptOpen is a store that a client does not close.
+type keptOpen struct{ driver.Store }
+
+func (keptOpen) Shutdown(context.Context) error { return nil }
+
+// contendOnce waits for the lock, and unlocks it when the fault is over.
+func (p *page) contendOnce(ctx context.Context) {
+	var rival *peer
+	if p.config.store == "" {
+		shared := *p.store.backend
+		shared.Store = keptOpen{shared.Store}
+		rival = startLocal(ctx, &shared)
+	} else {
+		var err error
+		if rival, err = startHolder(p.config.store, nil); err != nil {
+			return
+		}
+	}
+	defer func() {
+		_ = rival.close()
+		p.feed.mark("rival gone", time.Now(), 0)
+	}()
+	stop := context.AfterFunc(ctx, func() { // a process that waits for a lock does not see that its input has ended
+		if rival.process != nil {
+			_ = rival.process.Kill()
+		}
+	})
+	defer stop()
+	p.feed.mark("rival waits", time.Now(), 0)
+	if rival.send("lock %s %d", p.keyOf(0), p.ttl.Milliseconds()) != nil {
+		return
+	}
+	has, err := rival.wait(ctx, "has") // fails while the server is away
+	if err != nil {
+		return
+	}
+	p.feed.mark("rival has", has.at, has.value)
+	p.mu.Lock()
+	if p.episode != nil && p.episode.Rival == 0 {
+		p.episode.Rival = unixMS(has.at)
+	}
+	p.mu.Unlock()
+	for end := time.Now().Add(rivalHolds); ; {
+		p.mu.Lock()
+		over := p.active == "" && time.Now().After(end)
+		p.mu.Unlock()
+		if over || sleep(ctx, rivalPause) != nil {
+			return
+		}
+	}
 }
 
 // watched returns the handle of the lock that the rival waits for.
@@ -250,8 +270,7 @@ func (p *page) watched() *lock.Held {
 
 // Faults that a visitor can inject.
 const (
-	faultHang   = "hang"   // the holders' requests get no answer and are not executed
-	faultDrop   = "drop"   // they are executed, but their answers are lost
+	faultHang   = "hang"   // the holders' requests get no answer
 	faultSteal  = "steal"  // some keys are deleted
 	faultPause  = "pause"  // the process is stopped
 	faultKill   = "kill"   // the server is killed, and restarted with its data
@@ -260,35 +279,28 @@ const (
 
 // unavailable returns why a fault cannot be injected, or "".
 func (p *page) unavailable(fault string) string {
-	switch fault {
-	case faultHang, faultDrop, faultSteal:
+	switch {
+	case fault == faultHang, fault == faultSteal, fault == faultPause && canStop, (fault == faultKill || fault == faultForget) && p.server != nil:
 		return ""
-	case faultPause:
-		if !canStop {
-			return "needs a Unix system"
-		}
-		return ""
-	case faultKill, faultForget:
-		if p.server == nil {
-			return "needs a redis-server in PATH and no -store"
-		}
-		return ""
+	case fault == faultPause:
+		return "needs a Unix system"
+	case fault == faultKill, fault == faultForget:
+		return "needs a redis-server in PATH and no -store"
 	}
 	return "there is no such fault"
 }
 
 var errBusy = errors.New("another fault is under way")
 
-// inject starts a fault. A fault that lasts ends with the same call.
+// inject starts a fault. A store that hangs answers again after the same call.
 func (p *page) inject(ctx context.Context, fault string) error {
 	if why := p.unavailable(fault); why != "" {
 		return errors.New(why)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lasts := fault == faultHang || fault == faultDrop
 	switch {
-	case lasts && p.active == fault:
+	case fault == faultHang && p.active == fault:
 		p.end()
 		return nil
 	case p.active != "":
@@ -296,9 +308,10 @@ func (p *page) inject(ctx context.Context, fault string) error {
 	}
 	p.active = fault
 	p.episode = newEpisode(fault, time.Now(), p.client.Stats().Renewal.Held)
-	p.feed.hurry()
-	if lasts {
-		p.store.setFault(fault)
+	close(p.began)
+	p.began = make(chan struct{})
+	if fault == faultHang {
+		p.store.hang()
 		return nil
 	}
 	go func() { // it outlives the request
@@ -317,7 +330,7 @@ func (p *page) inject(ctx context.Context, fault string) error {
 func (p *page) end() {
 	p.active = ""
 	p.episode.Ended = unixMS(time.Now())
-	p.store.setFault("")
+	p.store.answer()
 }
 
 // play injects a fault that ends by itself, and returns at its end.
@@ -326,17 +339,13 @@ func (p *page) play(ctx context.Context, fault string) error {
 	case faultSteal:
 		return p.stealKeys(ctx)
 	case faultPause:
-		if err := sleep(ctx, 3*frameInterval); err != nil { // visitors learn why there is no news
+		if err := sleep(ctx, faultShown); err != nil { // visitors learn why there is no news
 			return err
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.episode.Began = unixMS(time.Now())
-		if err := p.pauseProcess(); err != nil {
-			return err
-		}
-		p.episode.Resumed, p.episode.Valid = unixMS(p.paused.resumed), p.paused.valid
-		return nil
+		return p.pauseProcess()
 	default:
 		p.server.kill()
 		if fault == faultForget {
@@ -344,7 +353,7 @@ func (p *page) play(ctx context.Context, fault string) error {
 				return err
 			}
 		}
-		if err := sleep(ctx, p.ttl/8); err != nil { // locks survive if the server is away for up to TTL/3
+		if err := sleep(ctx, max(p.ttl/8, faultShown)); err != nil { // locks survive if the server is away for up to TTL/3
 			return err
 		}
 		if err := p.server.start(ctx); err != nil {
@@ -363,7 +372,7 @@ func (p *page) stealKeys(ctx context.Context) error {
 	p.mu.Lock()
 	numbers := []int{0}
 	for _, i := range rand.Perm(p.leases) {
-		if len(numbers) == p.steal {
+		if len(numbers) == stolenKeys {
 			break
 		}
 		if i != 0 && !p.lost[i] {
@@ -381,7 +390,7 @@ func (p *page) stealKeys(ctx context.Context) error {
 	}
 	end := time.Now().Add(p.ttl)
 	for time.Now().Before(end) {
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := sleep(ctx, faultShown); err != nil {
 			return err
 		}
 		p.mu.Lock()
@@ -392,6 +401,33 @@ func (p *page) stealKeys(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pauseProcess stops this process until all leases have ended. Right after that it asks every lease whether it is valid. The caller
+// holds mu.
+func (p *page) pauseProcess() error {
+	pause := p.ttl + p.ttl/2
+	began := time.Now()
+	wake, err := stopSelf(pause)
+	if err != nil {
+		return err
+	}
+	// The signal may stop the process a moment after stopSelf has returned. The pause is the
+	// first long gap between two looks at the clock.
+	last := began
+	for now := time.Now(); now.Sub(last) < p.ttl; now = time.Now() {
+		if now.Sub(began) > pause {
+			return errors.New("the process was not stopped")
+		}
+		last = now
+	}
+	p.episode.Resumed = unixMS(time.Now())
+	for _, h := range p.held {
+		if h.Valid() {
+			p.episode.Valid++
+		}
+	}
+	return wake()
 }
 
 // sleep waits for d or the end of ctx.

@@ -5,7 +5,7 @@ package demo
 import (
 	"context"
 	"embed"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net"
@@ -67,42 +67,30 @@ func named(host, address string) bool {
 	return err == nil && port == own && (name == "localhost" || net.ParseIP(name) != nil)
 }
 
-// events sends frames as server-sent events until the visitor leaves or is dropped.
+// events sends frames as server-sent events until the visitor leaves, or does not read.
 func (p *page) events(w http.ResponseWriter, r *http.Request) {
-	v, ok := p.feed.join()
-	if !ok {
-		http.Error(w, fmt.Sprintf("there are %d visitors already", maxVisitors), http.StatusServiceUnavailable)
-		return
-	}
-	defer p.feed.leave(v)
 	w.Header().Set("Content-Type", "text/event-stream")
-	first, err := p.feed.first()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	out := http.NewResponseController(w)
-	for text := first; ; {
-		if err := writeEvent(w, out, text); err != nil {
+	for since := 0.0; ; {
+		began := time.Now()
+		frame := p.feed.measure(since)
+		since = frame.Now
+		text, err := json.Marshal(frame)
+		if err == nil {
+			err = out.SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(w, "data: %s\n\n", text)
+		}
+		pause := min(max(frameInterval, measureShare*time.Since(began)), maxInterval)
+		if err != nil || out.Flush() != nil {
 			return
 		}
 		select {
-		case text, ok = <-v.frames:
-			if !ok {
-				return
-			}
+		case <-time.After(pause):
+		case <-frame.urgent:
 		case <-r.Context().Done():
 			return
 		}
 	}
-}
-
-func writeEvent(w http.ResponseWriter, out *http.ResponseController, text []byte) error {
-	if err := out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
-		return err
-	}
-	return out.Flush()
 }

@@ -36,20 +36,15 @@ func proofKey(fault string) string {
 	return fmt.Sprintf("renewdemo:%08x:%s", rand.Uint32(), strings.ReplaceAll(fault, " ", "-"))
 }
 
-// startProcess starts a holder as a child process, which prints its errors.
-func startProcess(url string) (*peer, error) { return startHolder(url, os.Stderr) }
-
 // startHolder starts a holder as a child process, which writes its errors to stderr if that is not nil.
-func startHolder(url string, stderr *os.File) (*peer, error) {
+func startHolder(url string, stderr io.Writer) (*peer, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), holderEnv+"="+url)
-	if stderr != nil {
-		cmd.Stderr = stderr
-	}
+	cmd.Stderr = stderr
 	detach(cmd) // it ends with its input
 	in, err := cmd.StdinPipe()
 	if err != nil {

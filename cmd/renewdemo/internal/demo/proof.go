@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -18,11 +19,11 @@ import (
 // With a server the holder is a process of its own. Without one there is no pause: holder
 // and rival are clients of one store in this process.
 func prove(ctx context.Context, c config, s *screen) (err error) {
-	url, stopServer, err := proofServer(ctx, c.store)
+	server, url, err := ownServer(ctx, c.store)
 	if err != nil {
 		return interruptedOr(ctx, err)
 	}
-	defer stopServer()
+	defer server.remove()
 	p := &proof{config: c, screen: s}
 	c.store = url
 	store, err := open(ctx, c)
@@ -39,7 +40,7 @@ func prove(ctx context.Context, c config, s *screen) (err error) {
 		err = errors.Join(err, p.rival.Close(closing))
 	}()
 	faults := []string{cutOff, paused}
-	start := func() (*peer, error) { return startProcess(url) }
+	start := func() (*peer, error) { return startHolder(url, os.Stderr) }
 	if url == "" {
 		faults = faults[:1]
 		start = func() (*peer, error) { return startLocal(ctx, store), nil }

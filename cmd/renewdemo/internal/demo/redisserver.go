@@ -1,4 +1,4 @@
-// A redis-server for a proof.
+// A redis-server of the demo.
 
 package demo
 
@@ -14,54 +14,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// proofServer returns the URL of the store for a proof: that of -store, or that of a Redis server
-// that it starts. The URL is empty if there is neither a -store nor a redis-server in PATH.
-func proofServer(ctx context.Context, flag string) (url string, stop func(), err error) {
-	if flag != "" {
-		return flag, func() {}, nil
-	}
+// ownServer starts a redis-server if none is given and one is in PATH. It returns the server, nil if it has started none, and the
+// URL of the store, "" if there is no server.
+func ownServer(ctx context.Context, given string) (s *redisServer, url string, err error) {
 	exe, err := exec.LookPath("redis-server")
-	if err != nil || !canStop {
-		return "", func() {}, nil
+	if given != "" || err != nil || !canStop {
+		return nil, given, nil
 	}
-	s, err := newRedisServer(ctx, exe)
+	dir, err := os.MkdirTemp("", "renewdemo")
 	if err != nil {
-		return "", nil, err
+		return nil, "", err
 	}
-	return s.url(), s.remove, nil
+	s = &redisServer{exe: exe, dir: dir}
+	if err := s.start(ctx); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, "", err
+	}
+	return s, "unix://" + s.socket(), nil
 }
 
-// redisServer is a Redis server of the demo, on a Unix socket in a temporary folder.
+// redisServer is a Redis server of the demo, on a Unix socket in a temporary folder. Killed and restarted it has lost nothing, because
+// it has a log, and no fsync delays the writes to the log.
 type redisServer struct {
 	exe, dir string
-	args     []string
 	process  *os.Process
 	ended    chan struct{} // is closed when the process has ended
 }
 
-// newRedisServer starts a server without persistence, unless args turn it on. It returns when the
-// server answers.
-func newRedisServer(ctx context.Context, exe string, args ...string) (*redisServer, error) {
-	dir, err := os.MkdirTemp("", "renewdemo")
-	if err != nil {
-		return nil, err
-	}
-	s := &redisServer{exe: exe, dir: dir, args: args}
-	if err := s.start(ctx); err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, err
-	}
-	return s, nil
-}
-
 func (s *redisServer) socket() string { return filepath.Join(s.dir, "redis.sock") }
-
-func (s *redisServer) url() string { return "unix://" + s.socket() }
 
 // start starts the process and returns when the server answers.
 func (s *redisServer) start(ctx context.Context) error {
-	args := append([]string{"--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", "--appendonly", "no"}, s.args...)
-	cmd := exec.Command(s.exe, args...)
+	cmd := exec.Command(s.exe, "--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no")
 	detach(cmd) // after Ctrl-C the locks are released first
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", s.exe, err)
@@ -88,8 +72,11 @@ func (s *redisServer) kill() {
 // forget removes the data of a server that does not run.
 func (s *redisServer) forget() error { return os.RemoveAll(filepath.Join(s.dir, "appendonlydir")) }
 
-// remove ends the server and removes its folder.
+// remove ends the server, if there is one, and removes its folder.
 func (s *redisServer) remove() {
+	if s == nil {
+		return
+	}
 	s.kill()
 	_ = os.RemoveAll(s.dir)
 }

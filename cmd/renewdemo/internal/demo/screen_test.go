@@ -55,14 +55,6 @@ func (s *slow) Release(ctx context.Context, l driver.Lease) error {
 	return err
 }
 
-func TestProgressIsShownWhileAcquiringAndReleasing(t *testing.T) {
-	out, err := runDemo(t, &slow{Store: locktest.Plain(memstore.New())}, "-leases", "500", "-for", "5s")
-	require.NoError(t, err)
-	assert.Regexp(t, `(?m)^acquiring: \d+ of 500$`, out)
-	assert.Regexp(t, `(?m)^releasing: \d+ of 500$`, out)
-	assertFits(t, out)
-}
-
 func TestAnInterruptWhileAcquiringReleasesWhatIsHeld(t *testing.T) {
 	store := &slow{Store: locktest.Plain(memstore.New())}
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 const canStop = false
 
-func stopSelf() error { return errors.ErrUnsupported }
+func stopSelf(time.Duration) (wake func() error, err error) { return nil, errors.ErrUnsupported }
 
 func stopProcess(*os.Process) error { return errors.ErrUnsupported }
 
@@ -22,6 +22,4 @@ func continueProcess(*os.Process) error { return errors.ErrUnsupported }
 
 func detach(*exec.Cmd) {}
 
-func supervise(context.Context, time.Duration) (code int, err error) {
-	return 0, errors.ErrUnsupported
-}
+func supervise(context.Context) (code int, err error) { return 0, errors.ErrUnsupported }

@@ -100,12 +100,12 @@ function show() {
     text("batch", number.format(c.batch)); text("p99", ms(c.p99));
   }
   for (const b of document.querySelectorAll("[data-fault]")) {
-    const fault = b.dataset.fault, active = f.active === fault, lasts = fault === "hang" || fault === "drop";
+    const fault = b.dataset.fault, active = f.active === fault, lasts = fault === "hang";
     b.disabled = !!hello.unavailable[fault] || (f.active !== "" && !(active && lasts));
     b.classList.toggle("active", active);
     if (lasts) {
       b.setAttribute("aria-pressed", active);
-      b.querySelector("b").textContent = active ? "Let it answer again" : fault === "hang" ? "Hang the store" : "Drop its answers";
+      b.querySelector("b").textContent = active ? "Let it answer again" : "Hang the store";
     }
   }
   const [words, kind] = verdict(f);
@@ -123,7 +123,7 @@ function text(id, value) {
 }
 
 // names are the faults, as the time lines and the verdict call them.
-const names = {hang: "The store hangs for this process", drop: "Answers are dropped", steal: "Keys are deleted", pause: "The process is paused", kill: "The server is killed", forget: "The server is killed, its data lost"};
+const names = {hang: "The store hangs for this process", steal: "Keys are deleted", pause: "The process is paused", kill: "The server is killed", forget: "The server is killed, its data lost"};
 
 // verdict says what the last fault has led to.
 function verdict(f) {
@@ -138,13 +138,10 @@ function verdict(f) {
   const rival = e.rival && e.holder ? (e.rival > e.holder ? ` The rival got the watched lock ${ms(e.rival - e.holder)} after its holder was told.` : ` The rival had the watched lock ${ms(e.holder - e.rival)} before its holder was told.`) : "";
   switch (e.fault) {
     case "hang":
-    case "drop": {
-      const what = e.fault === "hang" ? "The store hangs" : "Answers are lost";
-      if (on && e.told === 0) return [`${what} for ${since}.${safe}`, "broken"];
-      if (on) return [`${what} for ${since}. ${told}${least}.${rival}${e.told === e.held ? " Press again to let the store answer." : ""}`, "broken"];
+      if (on && e.told === 0) return [`The store hangs for ${since}.${safe}`, "broken"];
+      if (on) return [`The store hangs for ${since}. ${told}${least}.${rival}${e.told === e.held ? " Press again to let the store answer." : ""}`, "broken"];
       if (e.told === 0) return [`The store answered again after ${since}. No lease was lost.`, ""];
       return [`The store answered again after ${since}. ${told}${least}.${rival} Lost locks are taken again.`, e.late ? "warn" : ""];
-    }
     case "steal":
       return [`${plural(e.held, "key")} were deleted at the store. ${told}${e.told ? `, the last ${ms(e.last - e.began)} after the deletion, with the right reason: the lease is gone. A deletion can only be found by the next renewal` : ""}.${rival}`, on ? "broken" : "warn"];
     case "pause":
@@ -159,8 +156,10 @@ function verdict(f) {
   }
 }
 
+let listed = "";
 function losses(list) {
-  $("losses").replaceChildren(...list.slice(-12).reverse().map((l) => {
+  if (listed === (listed = JSON.stringify(list))) return;
+  $("losses").replaceChildren(...list.reverse().map((l) => {
     const li = document.createElement("li"), n = document.createElement("b"), why = document.createElement("span"), more = document.createElement("small");
     n.textContent = number.format(l.count);
     why.textContent = `${l.reason} (${l.cause})`;
@@ -345,19 +344,6 @@ function heat() {
   if (last) label(c, `Lateness over time. Now: median ${ms(last.p50)}, 99th percentile ${ms(last.p99)}.`);
 }
 
-// sizes draws how many calls of the store had how many leases.
-function sizes() {
-  const [g, w, h, c] = canvas("sizes"), n = frame.sizes.length, bottom = 16, most = Math.max(1, ...frame.sizes), wide = w / n;
-  frame.sizes.forEach((count, i) => {
-    g.fillStyle = colours.faint; g.fillRect(i * wide + 2, 0, wide - 4, h - bottom);
-    const tall = count ? Math.max((h - bottom) * count / most, 2) : 0;
-    g.fillStyle = colours.store; g.fillRect(i * wide + 2, h - bottom - tall, wide - 4, tall);
-    g.fillStyle = colours.soft; g.textAlign = "center";
-    if (i % (w < 420 ? 3 : 2) === 0) g.fillText(2 ** i >= 1024 ? `${2 ** i / 1024}k` : 2 ** i, (i + .5) * wide, h - 3);
-  });
-  label(c, "Sizes of batches: " + frame.sizes.map((x, i) => x ? `${x} calls from ${2 ** i} leases` : "").filter(Boolean).join(", "));
-}
-
 // told draws how many holders were told since the fault began, and whose leases have ended since.
 function told() {
   const root = $("told"), e = frame.episode, w = root.clientWidth, h = root.clientHeight;
@@ -395,7 +381,7 @@ function draw() {
     if (frame.wheel) wheel(still.matches ? 1 : Math.min(silent / Math.max(frame.now - (before?.now || 0), 1), 1)); else if (frame.heap && frame !== seen) heap();
   }
   if (frame !== seen) told();
-  if (columns.at(-1) !== tallied || columns.length === 0) { heat(); sizes(); tallied = columns.at(-1); }
+  if (columns.at(-1) !== tallied || columns.length === 0) { heat(); tallied = columns.at(-1); }
   seen = frame;
 }
 
