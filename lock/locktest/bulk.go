@@ -104,12 +104,9 @@ var bulk = []testCase{
 		assert.Equal(f, []outcome{renewed}, f.renew(next))
 	}},
 	{name: "a_bulk_release_with_a_cancelled_context", run: func(f *fixture) {
-		cause := errors.New("the cause")
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		cancel(cause)
 		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
-		for _, err := range f.releaseAll(ctx, a, b) {
-			require.ErrorIs(f, err, cause)
+		for _, err := range f.releaseAll(f.cancelledContext(), a, b) {
+			require.ErrorIs(f, err, errCancelled)
 		}
 		assert.Equal(f, []outcome{renewed, renewed}, f.renew(a, b))
 	}},

@@ -3,12 +3,10 @@
 package locktest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,15 +28,6 @@ var acquiring = []testCase{
 		assert.LessOrEqual(f, held.ExpiresIn, f.longest(f.TTL))
 		f.acquire(f.request("other"))
 	}},
-	{name: "S10_a_repeated_acquire_is_the_same_grant", ends: true, run: func(f *fixture) {
-		r := f.request("k")
-		l := f.acquire(r)
-		time.Sleep(f.TTL / 2)
-		again := f.acquire(r)
-		assert.Equal(f, l.Token, again.Token)
-		f.sleepPast(again, 6)
-		f.heldByOther("k") // the repeated Acquire has renewed the full TTL
-	}},
 	{name: "L2_a_lock_ends_with_its_TTL", ends: true, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		got := time.Now()
@@ -47,92 +36,9 @@ var acquiring = []testCase{
 		f.outlast(got)
 		f.acquire(f.request("k"))
 	}},
-	{name: "S3_tokens_rise", ends: true, needs: needsTokens, run: func(f *fixture) {
-		var last uint64
-		for i := range 20 {
-			l := f.acquire(f.request("k"))
-			assert.Greater(f, l.Token, last, "grant %d", i)
-			last = l.Token
-			require.NoError(f, f.store.Release(f.ctx, l))
-		}
-		f.acquire(f.request("k"))
-		f.expire()
-		assert.Greater(f, f.acquire(f.request("k")).Token, last+1, "tokens rise after a lease has ended")
-	}},
-	{name: "S3_tokens_rise_over_a_deletion", needs: func(c Config) bool { return needsTokens(c) && needsDelete(c) }, run: func(f *fixture) {
-		r := f.request("k")
-		l := f.acquire(r)
-		f.Delete(f.T, f.store, r.Key)
-		assert.Greater(f, f.acquire(f.request("k")).Token, l.Token)
-	}},
-	{name: "keys_are_bytes", run: func(f *fixture) {
-		odd := []string{
-			"a", "A", "a ", " a", "a\x00", "a\x00b", "\xff\xfe", "\xff\xff", "\ufffd", "a\r\nb", "*1\r\n$4\r\nPING\r\n",
-			"{", "{}", "a{b}c", "a}b", "a:t", "a:q", "a:w", "a:x:", "a}:t", "a_t", "a/t", "a%2Ft", "a+t", "a?t", "é", "e\u0301",
-			"🔒", "%s%d", "'\"\\", "--",
-		}
-		var keys []string
-		for _, k := range odd {
-			keys = append(keys, k+f.prefix, f.prefix+k)
-		}
-		long := f.prefix + strings.Repeat("k", driver.MaxKeyLen-len(f.prefix)-1)
-		keys = append(keys, f.prefix, long, long+"1", long+"2")
-		keys = slices.DeleteFunc(keys, func(k string) bool { return !f.usable(k) })
-		tokens := map[string]driver.Lease{}
-		for _, k := range keys {
-			r := f.request("")
-			r.Key = k
-			l, err := f.store.Acquire(f.ctx, r)
-			require.NoError(f, err, "%q is a separate key", k)
-			tokens[k] = complete(l, r)
-		}
-		for _, k := range keys {
-			assert.Equal(f, []outcome{renewed}, f.renew(tokens[k]), "%q", k)
-			assert.NoError(f, f.store.Release(f.ctx, tokens[k]), "%q", k)
-		}
-	}},
 }
 
 var renewing = []testCase{
-	{name: "L0_a_renewed_lock_lasts", ends: true, run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		for range 9 {
-			time.Sleep(f.TTL / 4) // leaves the rest of the TTL to a busy machine
-			assert.Equal(f, []outcome{renewed}, f.renew(l))
-		}
-		held := f.heldByOther("k")
-		assert.Greater(f, held.ExpiresIn, f.TTL/2)
-		f.expire()
-		f.acquire(f.request("k"))
-	}},
-	{name: "S5_a_lock_that_has_ended_is_not_revived", ends: true, run: func(f *fixture) {
-		l, other := f.acquire(f.request("k")), f.acquire(f.request("other"))
-		f.expire()
-		require.ErrorIs(f, f.store.Release(f.ctx, other), driver.ErrNotHeld, "the lease has ended")
-		assert.Equal(f, []outcome{lost}, f.renew(l))
-		f.acquire(f.request("k")) // a renewal creates nothing
-		assert.Equal(f, []outcome{lost}, f.renew(l))
-	}},
-	{name: "S4_only_the_holder_renews", run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		stranger := l
-		stranger.Owner = "stranger"
-		older := l
-		older.Token--
-		assert.Equal(f, []outcome{lost, renewed, lost}, f.renew(stranger, l, older))
-	}},
-	{name: "S5_a_released_lock_is_not_revived", run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		require.NoError(f, f.store.Release(f.ctx, l))
-		assert.Equal(f, []outcome{lost}, f.renew(l))
-		f.acquire(f.request("k"))
-	}},
-	{name: "a_deleted_lock_is_lost", needs: needsDelete, run: func(f *fixture) {
-		a, b := f.acquire(f.request("a")), f.acquire(f.request("b"))
-		f.Delete(f.T, f.store, a.Key)
-		assert.Equal(f, []outcome{lost, renewed}, f.renew(a, b))
-		f.acquire(f.request("a"))
-	}},
 	{name: "each_outcome_belongs_to_its_lease", run: func(f *fixture) {
 		var batch []driver.Lease
 		var want []outcome
@@ -170,33 +76,6 @@ var renewing = []testCase{
 }
 
 var releasing = []testCase{
-	{name: "a_released_lock_is_free", run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		require.NoError(f, f.store.Release(f.ctx, l))
-		f.acquire(f.request("k"))
-	}},
-	{name: "S10_a_repeated_release_changes_nothing", run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		require.NoError(f, f.store.Release(f.ctx, l))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
-		next := f.acquire(f.request("k"))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
-		assert.Equal(f, []outcome{renewed}, f.renew(next))
-	}},
-	{name: "S4_only_the_holder_releases", run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		stranger := l
-		stranger.Owner = "stranger"
-		require.ErrorIs(f, f.store.Release(f.ctx, stranger), driver.ErrNotHeld)
-		f.heldByOther("k")
-	}},
-	{name: "S4_a_holder_that_was_overtaken_releases_nothing", ends: true, run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		f.expire()
-		next := f.acquire(f.request("k"))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
-		assert.Equal(f, []outcome{renewed}, f.renew(next))
-	}},
 	{name: "L4_a_release_does_not_need_the_token", run: func(f *fixture) {
 		for _, mode := range f.allModes() {
 			l := f.acquire(f.any(mode, mode.String()))
@@ -207,25 +86,6 @@ var releasing = []testCase{
 			require.NoError(f, f.store.Release(f.ctx, l), mode)
 			f.acquire(f.any(mode, mode.String()))
 		}
-	}},
-	{name: "L4_a_late_acquire_of_a_released_owner_fails", run: func(f *fixture) {
-		r := f.request("k")
-		// The request of Acquire is still on its way when the release is executed.
-		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
-		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, driver.ErrNotAcquired)
-		var held *driver.HeldError
-		require.NotErrorAs(f, err, &held, "the lock is free")
-		f.acquire(f.request("k")) // other owners can acquire it
-	}},
-	{name: "L4_a_release_of_a_lock_with_an_unanswered_acquire", run: func(f *fixture) {
-		r := f.request("k")
-		l := f.acquire(r)
-		l.Unanswered = true
-		require.NoError(f, f.store.Release(f.ctx, l))
-		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, driver.ErrNotAcquired)
-		f.acquire(f.request("k"))
 	}},
 }
 
@@ -250,35 +110,12 @@ var refusing = []testCase{
 		_, err = s.Import(l)
 		check(f.can.Imports, "Imports", err)
 	}},
-	{name: "a_cancelled_context_does_nothing", run: func(f *fixture) {
-		cause := errors.New("the cause")
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		cancel(cause)
-		_, err := f.store.Acquire(ctx, f.request("k"))
-		require.ErrorIs(f, err, cause)
-		l := f.acquire(f.request("k"))
-		require.ErrorIs(f, f.store.Release(ctx, l), cause)
-		f.heldByOther("k")
-		out := make([]renewal.Outcome, 1)
-		require.ErrorIs(f, f.store.Renew(ctx, []driver.Lease{l}, out), cause)
-		assert.Equal(f, unknown, wordOf(out[0]), "without an answer the outcome is Unknown")
-	}},
 	{name: "a_mode_that_is_not_supported", run: func(f *fixture) {
 		r := f.request("k")
 		r.Mode = 250
 		_, err := f.store.Acquire(f.ctx, r)
 		require.ErrorIs(f, err, errors.ErrUnsupported)
 		f.acquire(f.request("k"))
-	}},
-	{name: "foreign_data_is_not_changed", needs: needsSpoil, run: func(f *fixture) {
-		r := f.request("k")
-		f.Spoil(f.T, f.store, r.Key)
-		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, driver.ErrWrongType)
-		require.NotErrorIs(f, err, driver.ErrNotAcquired, "the key is not a held lock")
-		assert.NotContains(f, err.Error(), r.Owner, "errors must not show owners")
-		_ = f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true})
-		assert.True(f, f.Spoiled(f.T, f.store, r.Key), "foreign data is never deleted")
 	}},
 	{name: "foreign_data_does_not_affect_the_rest_of_a_batch", needs: needsSpoil, run: func(f *fixture) {
 		a, b, c := f.acquire(f.request("a")), f.acquire(f.request("b")), f.acquire(f.request("c"))

@@ -3,7 +3,6 @@
 package locktest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -55,7 +54,7 @@ var inspecting = []testCase{
 		f.expire()
 		assert.Zero(f, f.inspect("k").Held)
 	}},
-	{name: "locks_of_all_modes_are_shown", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
+	{name: "locks_of_all_modes_are_shown", run: func(f *fixture) {
 		for _, l := range f.acquireAll() {
 			info := f.inspect(l.Mode.String())
 			require.Len(f, info.Holders, 1, l.Mode)
@@ -79,17 +78,6 @@ var inspecting = []testCase{
 			assert.Equal(f, leases[i].Token, h.Token)
 		}
 	}},
-	{name: "waiters_are_shown", needs: needsOrder, run: func(f *fixture) {
-		l := f.acquire(f.request("k"))
-		c := f.wait("k")
-		assert.Equal(f, 1, f.inspect("k").Waiting)
-		f.release(l)
-		c.get()
-		info := f.inspect("k")
-		assert.Equal(f, 1, info.Held)
-		assert.Zero(f, info.Waiting)
-		assert.Empty(f, info.Places)
-	}},
 	{name: "places_are_shown_in_the_order_of_the_queue", needs: needsOrder, run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
 		var waiters []*waitCall
@@ -102,14 +90,21 @@ var inspecting = []testCase{
 			waiters = append(waiters, f.waitFor(r))
 			want = append(want, driver.Place{Mode: driver.Exclusive, Metadata: r.Metadata(), Client: driver.ClientName(r.Owner)})
 		}
-		assert.Equal(f, want, f.inspect("k").Places)
+		info := f.inspect("k")
+		assert.Equal(f, want, info.Places)
+		assert.Equal(f, len(want), info.Waiting)
 		f.release(l)
 		f.release(waiters[0].get())
 		next := waiters[1].get()
 		assert.Equal(f, want[2:], f.inspect("k").Places)
 		f.release(next)
-		for _, w := range waiters[2:] {
-			f.release(w.get())
+		for i, w := range waiters[2:] {
+			l = w.get()
+			info = f.inspect("k")
+			assert.Equal(f, 1, info.Held)
+			assert.Equal(f, len(waiters)-3-i, info.Waiting)
+			assert.Len(f, info.Places, info.Waiting)
+			f.release(l)
 		}
 	}},
 	{name: "clients_of_waiters_are_shown_in_all_modes", needs: needsOrder, run: func(f *fixture) {
@@ -215,23 +210,17 @@ var inspecting = []testCase{
 		f.acquire(f.request("k"))
 	}},
 	{name: "ForceRelease_ends_a_lease", run: func(f *fixture) {
-		require.ErrorIs(f, f.force("k"), driver.ErrNotHeld)
-		l := f.acquire(f.request("k"))
-		require.NoError(f, f.force("k"))
-		assert.Equal(f, []outcome{lost}, f.renew(l))
-		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
-		require.ErrorIs(f, f.force("k"), driver.ErrNotHeld)
-		next := f.acquire(f.request("k"))
-		f.rises(l.Token, next.Token)
-		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, next))
-	}},
-	{name: "ForceRelease_ends_leases_of_all_modes", needs: func(c Config) bool { return len(c.Modes) > 0 }, run: func(f *fixture) {
-		for _, l := range f.acquireAll() {
-			key := l.Mode.String()
+		for _, mode := range f.allModes() {
+			key := mode.String()
+			require.ErrorIs(f, f.force(key), driver.ErrNotHeld, key)
+			l := f.acquire(f.any(mode, key))
 			require.NoError(f, f.force(key), key)
 			assert.Equal(f, []outcome{lost}, f.renew(l), key)
+			require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld, key)
 			require.ErrorIs(f, f.force(key), driver.ErrNotHeld, key)
-			f.acquire(f.any(l.Mode, key))
+			next := f.acquire(f.any(mode, key))
+			f.rises(l.Token, next.Token)
+			assert.Equal(f, []outcome{lost, renewed}, f.renew(l, next), key)
 		}
 	}},
 	{name: "ForceRelease_serves_waiters", needs: needsOrder, run: func(f *fixture) {
@@ -269,8 +258,7 @@ var inspecting = []testCase{
 	}},
 	{name: "a_cancelled_context_neither_shows_nor_releases", run: func(f *fixture) {
 		l := f.acquire(f.request("k"))
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		cancel(errCancelled)
+		ctx := f.cancelledContext()
 		_, err := f.store.Inspect(ctx, l.Key)
 		require.ErrorIs(f, err, errCancelled)
 		require.ErrorIs(f, f.store.ForceRelease(ctx, l.Key), errCancelled)

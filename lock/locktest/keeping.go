@@ -66,6 +66,8 @@ var keeping = []testCase{
 		for _, mode := range f.keptModes() {
 			l := f.acquire(f.any(mode, mode.String()))
 			f.release(kept(l, 2*f.TTL))
+			assert.Greater(f, f.left(l.Request), f.TTL*3/2, "%v: a late Acquire of the former owner", mode)
+			assert.Equal(f, []outcome{lost}, f.renew(l), mode)
 			for _, again := range []driver.Lease{l, kept(l, f.TTL/4), kept(l, 20*f.TTL), {Request: l.Request, Unanswered: true}} {
 				require.ErrorIs(f, f.store.Release(f.ctx, again), driver.ErrNotHeld, mode)
 				left := f.left(f.against(mode, mode.String()))
@@ -74,14 +76,6 @@ var keeping = []testCase{
 			}
 			_, err := f.store.Acquire(f.ctx, l.Request)
 			require.ErrorIs(f, err, driver.ErrNotAcquired, "%v: the former owner", mode)
-		}
-	}},
-	{name: "H1_a_late_acquire_of_the_former_owner", run: func(f *fixture) {
-		for _, mode := range f.keptModes() {
-			l := f.acquire(f.any(mode, mode.String()))
-			f.release(kept(l, 2*f.TTL))
-			assert.Greater(f, f.left(l.Request), f.TTL*3/2, mode)
-			assert.Equal(f, []outcome{lost}, f.renew(l), mode)
 		}
 	}},
 	{name: "H2_a_kept_lock_becomes_free", ends: true, run: func(f *fixture) {

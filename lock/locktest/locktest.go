@@ -199,7 +199,6 @@ type group struct {
 }
 
 func groups() []group {
-	anyMode := func(c Config) bool { return len(c.Modes) > 0 }
 	return []group{
 		{nil, acquiring},
 		{nil, renewing},
@@ -217,14 +216,13 @@ func groups() []group {
 		{needsLister, listing},
 		{func(c Config) bool { return c.can.Imports }, resuming},
 		{nil, waiting},
-		{nil, waitingForEnds},
 		{needsAnother, otherProcesses},
 		{nil, reentering},
 		{nil, limiting},
 		{nil, multiLocks},
 		{nil, unknownModes()},
 		{nil, casesOf(perMode)},
-		{anyMode, allModesTogether},
+		{nil, allModesTogether},
 		{nil, families},
 		{nil, mixing},
 		{nil, ending},
@@ -232,7 +230,7 @@ func groups() []group {
 		{needsModes(driver.Permit), permitting},
 		{needsModes(driver.Members), batching},
 		{needsWaiting, casesOf(perModeWaiting)},
-		{both(anyMode, needsWaiting), allModesWaiting},
+		{needsWaiting, allModesWaiting},
 		{needsOrder, queueing},
 		{needsWaiting, dying},
 		{nil, wanting},

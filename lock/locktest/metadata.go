@@ -3,7 +3,6 @@
 package locktest
 
 import (
-	"context"
 	"strings"
 
 	"github.com/stretchr/testify/assert"
@@ -87,8 +86,7 @@ var settingMetadata = []testCase{
 			stale.State = nil
 			require.ErrorIs(f, f.store.SetMetadata(f.ctx, stale, "m"), driver.ErrNotHeld, "another token")
 		}
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		cancel(errCancelled)
+		ctx := f.cancelledContext()
 		require.ErrorIs(f, f.store.SetMetadata(ctx, l, "m"), errCancelled)
 		assert.Equal(f, "first", f.metadata("k"))
 		assert.Equal(f, []outcome{renewed}, f.renew(l))

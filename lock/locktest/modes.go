@@ -3,16 +3,17 @@
 package locktest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // AllModes are the modes that a store may support besides Exclusive.
@@ -25,8 +26,9 @@ func needsModes(modes ...driver.Mode) func(Config) bool {
 	}
 }
 
+// both returns the condition that a and b are true. b may be nil.
 func both(a, b func(Config) bool) func(Config) bool {
-	return func(c Config) bool { return a(c) && b(c) }
+	return func(c Config) bool { return a(c) && (b == nil || b(c)) }
 }
 
 // in returns a request of a mode with a new owner.
@@ -95,11 +97,11 @@ type perModeCase struct {
 	needs func(c Config) bool
 }
 
-// perMode has cases that are the same in all modes and do not wait.
+// perMode has cases that are the same in all modes, Exclusive too, and do not wait.
 var perMode = []perModeCase{
 	{name: "S3_tokens_rise", run: func(f *fixture, mode driver.Mode) {
 		var last uint64
-		for range 5 {
+		for range 20 {
 			l := f.acquire(f.any(mode, "k"))
 			f.rises(last, l.Token)
 			last = l.Token
@@ -108,20 +110,24 @@ var perMode = []perModeCase{
 	}},
 	{name: "S4_only_the_holder_renews_and_releases", run: func(f *fixture, mode driver.Mode) {
 		l := f.acquire(f.any(mode, "k"))
-		stranger, older := l, l
-		stranger.Owner += "0"
+		namesake, stranger, older := l, l, l
+		namesake.Owner += "0"
+		stranger.Owner = "stranger"
 		older.Token--
-		assert.Equal(f, []outcome{lost, renewed, lost}, f.renew(stranger, l, older))
+		assert.Equal(f, []outcome{lost, lost, renewed, lost}, f.renew(namesake, stranger, l, older))
+		require.ErrorIs(f, f.store.Release(f.ctx, namesake), driver.ErrNotHeld)
 		require.ErrorIs(f, f.store.Release(f.ctx, stranger), driver.ErrNotHeld)
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
+		f.refused(f.against(mode, "k"))
 	}},
 	{name: "L4_a_late_acquire_of_a_released_owner_fails", run: func(f *fixture, mode driver.Mode) {
 		r := f.any(mode, "k")
+		// The request of Acquire is still on its way when the release is executed.
 		require.ErrorIs(f, f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true}), driver.ErrNotHeld)
 		_, err := f.store.Acquire(f.ctx, r)
 		require.ErrorIs(f, err, driver.ErrNotAcquired)
-		require.NotErrorAs(f, err, new(*driver.HeldError))
-		l := f.acquire(f.any(mode, "k"))
+		require.NotErrorAs(f, err, new(*driver.HeldError), "the lock is free")
+		l := f.acquire(f.any(mode, "k")) // other owners can acquire it
 		l.Unanswered = true
 		f.release(l)
 		_, err = f.store.Acquire(f.ctx, l.Request)
@@ -129,19 +135,21 @@ var perMode = []perModeCase{
 		f.acquire(f.any(mode, "k"))
 	}},
 	{name: "a_cancelled_context_does_nothing", run: func(f *fixture, mode driver.Mode) {
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		cancel(errCancelled)
+		ctx := f.cancelledContext()
 		_, err := f.store.Acquire(ctx, f.any(mode, "k"))
 		require.ErrorIs(f, err, errCancelled)
 		l := f.acquire(f.any(mode, "k"))
 		require.ErrorIs(f, f.store.Release(ctx, l), errCancelled)
+		out := make([]renewal.Outcome, 1)
+		require.ErrorIs(f, f.store.Renew(ctx, []driver.Lease{l}, out), errCancelled)
+		assert.Equal(f, unknown, wordOf(out[0]), "without an answer the outcome is Unknown")
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 	}},
 	{name: "a_deleted_lease_is_lost", needs: needsDelete, run: func(f *fixture, mode driver.Mode) {
-		l := f.acquire(f.any(mode, "k"))
+		l, other := f.acquire(f.any(mode, "k")), f.acquire(f.any(mode, "other"))
 		f.Delete(f.T, f.store, l.Key)
-		assert.Equal(f, []outcome{lost}, f.renew(l))
-		f.rises(l.Token, f.acquire(f.any(mode, "k")).Token)
+		assert.Equal(f, []outcome{lost, renewed}, f.renew(l, other))
+		f.rises(l.Token, f.acquire(f.any(mode, "k")).Token) // S3
 		require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld)
 	}},
 	{name: "foreign_data_is_not_changed", needs: needsSpoil, run: func(f *fixture, mode driver.Mode) {
@@ -149,36 +157,50 @@ var perMode = []perModeCase{
 		f.Spoil(f.T, f.store, r.Key)
 		_, err := f.store.Acquire(f.ctx, r)
 		require.ErrorIs(f, err, driver.ErrWrongType)
-		assert.NotContains(f, err.Error(), r.Owner)
+		require.NotErrorIs(f, err, driver.ErrNotAcquired, "the key is not a held lock")
+		assert.NotContains(f, err.Error(), r.Owner, "errors must not show owners")
 		_ = f.store.Release(f.ctx, driver.Lease{Request: r, Unanswered: true})
-		assert.True(f, f.Spoiled(f.T, f.store, r.Key))
+		assert.True(f, f.Spoiled(f.T, f.store, r.Key), "foreign data is never deleted")
 	}},
 	{name: "keys_are_bytes", run: func(f *fixture, mode driver.Mode) {
-		var leases []driver.Lease
-		for _, k := range []string{"", "\x00", "\xff\xfe", "a\r\nb", "{", "{}", "a{b}c", ":", "a:r:", "é", "🔒", "%s", "'\"\\"} {
-			if !f.usable(k) {
-				continue
+		keys := []string{f.prefix}
+		odd := []string{"\x00", "\xff\xfe", "a\r\nb", "{", "{}", "a{b}c", ":", "a:r:", "é", "🔒", "%s", "'\"\\"}
+		if mode == driver.Exclusive {
+			odd = append(odd, "a", "A", "a ", " a", "a\x00", "a\x00b", "\xff\xff", "\ufffd", "*1\r\n$4\r\nPING\r\n",
+				"a}b", "a:t", "a:q", "a:w", "a:x:", "a}:t", "a_t", "a/t", "a%2Ft", "a+t", "a?t", "e\u0301", "%s%d", "--")
+			long := f.prefix + strings.Repeat("k", driver.MaxKeyLen-len(f.prefix)-1)
+			keys = append(keys, long, long+"1", long+"2")
+			for _, k := range odd {
+				keys = append(keys, k+f.prefix)
 			}
+		}
+		for _, k := range odd {
+			keys = append(keys, f.prefix+k)
+		}
+		var leases []driver.Lease
+		for _, k := range slices.DeleteFunc(keys, func(k string) bool { return !f.usable(k) }) {
 			r := f.any(mode, "")
-			r.Key += k
-			leases = append(leases, f.acquire(r))
+			r.Key = k
+			l, err := f.store.Acquire(f.ctx, r)
+			require.NoError(f, err, "%q is a separate key", k)
+			leases = append(leases, complete(l, r))
+		}
+		for _, l := range leases {
+			assert.Equal(f, []outcome{renewed}, f.renew(l), "%q", l.Key)
 		}
 		f.release(leases...)
 	}},
 }
 
-// casesOf returns one case per mode and rule.
+// casesOf returns one case per mode and rule. Those of Exclusive have the names of the rules.
 func casesOf(rules []perModeCase) []testCase {
 	var cases []testCase
-	for _, mode := range AllModes {
-		for _, rule := range rules {
-			needs := needsModes(mode)
-			if rule.needs != nil {
-				needs = both(needs, rule.needs)
-			}
+	for _, rule := range rules {
+		cases = append(cases, testCase{name: rule.name, needs: rule.needs, run: func(f *fixture) { rule.run(f, driver.Exclusive) }})
+		for _, mode := range AllModes {
 			cases = append(cases, testCase{
 				name:  fmt.Sprintf("%v_%s", mode, rule.name),
-				needs: needs,
+				needs: both(needsModes(mode), rule.needs),
 				run:   func(f *fixture) { rule.run(f, mode) },
 			})
 		}
@@ -205,7 +227,7 @@ func unknownModes() []testCase {
 
 // allModesTogether has cases for all modes together that wait for leases to end.
 var allModesTogether = []testCase{
-	{name: "S10_a_repeated_acquire_is_the_same_grant_in_all_modes", ends: true, run: func(f *fixture) {
+	{name: "S10_a_repeated_acquire_is_the_same_grant", ends: true, run: func(f *fixture) {
 		leases := f.acquireAll()
 		time.Sleep(f.TTL / 2)
 		var again driver.Lease
@@ -224,9 +246,12 @@ var allModesTogether = []testCase{
 		for _, l := range leases {
 			f.release(l)
 			require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld, "%v: one release ends the lease", l.Mode)
+			next := f.acquire(f.any(l.Mode, l.Mode.String()))
+			require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld, l.Mode)
+			assert.Equal(f, []outcome{renewed}, f.renew(next), l.Mode)
 		}
 	}},
-	{name: "S5_an_ended_lease_is_not_revived_in_any_mode", ends: true, run: func(f *fixture) {
+	{name: "S5_an_ended_lease_is_not_revived", ends: true, run: func(f *fixture) {
 		released := f.acquireAll()
 		f.release(released...)
 		for _, l := range released {
@@ -238,19 +263,25 @@ var allModesTogether = []testCase{
 			assert.Equal(f, []outcome{lost, lost}, f.renew(l, released[i]), l.Mode)
 			require.ErrorIs(f, f.store.Release(f.ctx, l), driver.ErrNotHeld, l.Mode)
 		}
-		for i, l := range f.acquireAll() {
+		for i, l := range f.acquireAll() { // a renewal creates nothing
+			require.ErrorIs(f, f.store.Release(f.ctx, ended[i]), driver.ErrNotHeld, "%v: S4", l.Mode)
 			assert.Equal(f, []outcome{lost, lost, renewed}, f.renew(ended[i], released[i], l), l.Mode)
 			f.rises(ended[i].Token, l.Token) // S3
 		}
 	}},
-	{name: "L0_a_renewed_lease_lasts_in_all_modes", ends: true, run: func(f *fixture) {
+	{name: "L0_a_renewed_lease_lasts", ends: true, run: func(f *fixture) {
 		leases := f.acquireAll()
-		for range 6 {
-			time.Sleep(f.TTL / 4)
+		for range 9 {
+			time.Sleep(f.TTL / 4) // leaves the rest of the TTL to a busy machine
 			for i, got := range f.renew(leases...) {
 				require.Equal(f, renewed, got, leases[i].Mode)
 			}
 		}
+		for _, l := range leases {
+			assert.Greater(f, f.left(f.against(l.Mode, l.Mode.String())), f.TTL/2, l.Mode)
+		}
+		f.expire()
+		f.acquireAll()
 	}},
 }
 
@@ -258,7 +289,7 @@ var allModesTogether = []testCase{
 func (f *fixture) acquireAll() []driver.Lease {
 	f.Helper()
 	var leases []driver.Lease
-	for _, mode := range f.Modes {
+	for _, mode := range f.allModes() {
 		leases = append(leases, f.acquire(f.any(mode, mode.String())))
 	}
 	return leases

@@ -4,7 +4,6 @@ package locktest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -93,8 +92,7 @@ var saving = []testCase{
 		stale.State = nil
 		require.ErrorIs(f, f.store.Save(f.ctx, stale, 1, []byte("x"), stateTTL), driver.ErrNotHeld, "another token")
 		require.ErrorIs(f, f.store.Save(f.ctx, complete(l, f.stateful("free")), 1, []byte("x"), stateTTL), driver.ErrNotHeld, "another key")
-		ctx, cancel := context.WithCancelCause(f.ctx)
-		cancel(errCancelled)
+		ctx := f.cancelledContext()
 		require.ErrorIs(f, f.store.Save(ctx, l, 1, []byte("x"), stateTTL), errCancelled)
 		require.ErrorIs(f, f.store.Forget(ctx, l.Key), errCancelled)
 		f.release(l)

@@ -1,4 +1,4 @@
-// Cases of Wait in the modes other than Exclusive.
+// Cases of Wait in all modes.
 
 package locktest
 
@@ -40,8 +40,10 @@ var perModeWaiting = []perModeCase{
 		assert.False(f, l.Unanswered)
 		f.fresh(l, start)
 		l = complete(l, r)
+		f.refused(f.against(mode, "k"))
 		assert.Equal(f, []outcome{renewed}, f.renew(l))
 		f.release(l)
+		f.acquire(f.any(mode, "k"))
 	}},
 	{name: "a_released_lock_is_handed_over", run: func(f *fixture, mode driver.Mode) {
 		holder := f.acquire(f.against(mode, "k"))
@@ -60,7 +62,9 @@ var perModeWaiting = []perModeCase{
 	{name: "L4_a_waiter_that_is_cancelled_leaves", run: func(f *fixture, mode driver.Mode) {
 		holder := f.acquire(f.against(mode, "k"))
 		first, second := f.waitFor(f.against(mode, "k")), f.waitFor(f.any(mode, "k"))
+		start := time.Now()
 		require.ErrorIs(f, first.cancelled(), errCancelled)
+		assert.Less(f, time.Since(start), f.TTL, "a cancelled Wait returns at once")
 		first.release()
 		require.Equal(f, 1, f.Waiting(f.T, f.store, holder.Key))
 		f.release(holder)
@@ -75,6 +79,9 @@ var perModeWaiting = []perModeCase{
 		f.acquire(f.against(mode, "k"))
 	}},
 	{name: "another_kind_of_lock_is_not_waited_for", run: func(f *fixture, mode driver.Mode) {
+		if mode == driver.Exclusive {
+			return // the cases of the other modes wait for it, and it for them
+		}
 		other := f.acquire(f.request("k"))
 		_, err := f.store.Wait(f.ctx, f.any(mode, "k"), func() {})
 		require.ErrorIs(f, err, driver.ErrWrongType)
@@ -87,70 +94,80 @@ var perModeWaiting = []perModeCase{
 
 // allModesWaiting has cases for all modes together that wait for leases to end.
 var allModesWaiting = []testCase{
-	{name: "L3_waiters_notice_a_deleted_lock_in_all_modes", ends: true, needs: needsDelete, run: func(f *fixture) {
-		holders := f.againstAll()
+	{name: "L3_waiters_notice_a_deleted_lock", ends: true, needs: needsDelete, run: func(f *fixture) {
+		holders := f.againstAll(f.TTL)
 		calls := f.waitForAll()
 		for _, l := range holders {
 			f.Delete(f.T, f.store, l.Key)
 		}
 		getAll(calls...)
 	}},
-	{name: "L2_a_dead_holder_is_followed_by_the_next_in_all_modes", ends: true, run: func(f *fixture) {
-		start := time.Now()
-		f.againstAll()
-		for _, c := range f.waitForAll() {
+	{name: "L2_a_dead_holder_is_followed_by_the_next", ends: true, run: func(f *fixture) {
+		holders := f.againstAll(f.TTL)
+		cancelled, calls := f.waitForAll(), f.waitForAll()
+		for _, c := range cancelled {
+			require.ErrorIs(f, c.cancelled(), errCancelled)
+			c.release()
+		}
+		for i, c := range calls {
 			l := c.get()
-			assert.GreaterOrEqual(f, time.Since(start), f.TTL*8/10, "%v: not before the holder's TTL has passed", l.Mode)
+			assert.GreaterOrEqual(f, time.Since(holders[i].Sent), f.TTL-f.TTL/50, "%v: not before the holder's TTL has passed", l.Mode)
 			assert.Equal(f, []outcome{renewed}, f.renew(l), l.Mode)
 		}
 	}},
-	{name: "L3_dead_waiters_are_skipped_in_all_modes", ends: true, needs: needsDie, run: func(f *fixture) {
-		holders := f.againstAll()
-		for _, mode := range f.Modes {
-			for range 3 {
+	{name: "L3_dead_waiters_are_skipped", ends: true, needs: needsDie, run: func(f *fixture) {
+		ttl := f.TTL * longTTL
+		if f.limits.Max > 0 {
+			ttl = min(ttl, f.limits.Max)
+		}
+		holders := f.againstAll(ttl)
+		for _, mode := range f.allModes() {
+			for range 5 {
 				f.Die(f.T, f.store, f.against(mode, mode.String()))
 			}
 		}
 		calls := f.waitForAll()
-		for _, l := range holders {
-			_ = f.store.Release(f.ctx, l) // on a busy machine the lease may have ended
-		}
+		f.release(holders...)
 		start := time.Now()
 		getAll(calls...)
 		assert.Less(f, time.Since(start), 3*f.longest(f.TTL), "waiters that died together delay the queue by one TTL")
 	}},
-	{name: "S1_a_lock_that_was_handed_over_lasts_its_TTL_in_all_modes", ends: true, run: func(f *fixture) {
-		holders := f.againstAll()
+	{name: "S1_a_lock_that_was_handed_over_lasts_its_TTL", ends: true, run: func(f *fixture) {
+		holders := f.againstAll(f.TTL)
 		calls := f.waitForAll()
+		time.Sleep(f.TTL / 5)
 		for _, l := range holders {
-			_ = f.store.Release(f.ctx, l)
+			_ = f.store.Release(f.ctx, l) // on a busy machine the lease may have ended
 		}
-		next := make(map[driver.Mode]*waitCall)
 		leases := getAll(calls...)
-		for _, l := range leases {
-			next[l.Mode] = f.waitFor(f.against(l.Mode, l.Mode.String()))
+		next := make([]*waitCall, len(leases))
+		for i, l := range leases {
+			assert.Less(f, time.Since(l.Sent), f.TTL, "%v: the lease has time left", l.Mode)
+			next[i] = f.waitFor(f.against(l.Mode, l.Mode.String()))
 		}
-		for _, l := range leases {
-			for end := l.Sent.Add(f.TTL - f.TTL/50); time.Now().Before(end); time.Sleep(f.TTL / 50) {
-				over := next[l.Mode].over()
-				if time.Now().Before(end) {
+		for left := true; left; time.Sleep(f.TTL / 50) {
+			left = false
+			for i, l := range leases {
+				end := l.Sent.Add(f.TTL - f.TTL/50)
+				if over := next[i].over(); time.Now().Before(end) {
+					left = true
 					require.False(f, over, "%v: another waiter got the lock too early", l.Mode)
 				}
 			}
 		}
-		for _, c := range next {
-			c.get()
-		}
+		getAll(next...)
 	}},
 }
 
 // againstAll acquires a lock in each supported mode, each with its own key, that excludes
 // the requests of waitForAll.
-func (f *fixture) againstAll() []driver.Lease {
+func (f *fixture) againstAll(ttl time.Duration) []driver.Lease {
 	f.Helper()
 	var leases []driver.Lease
-	for _, mode := range f.Modes {
-		leases = append(leases, f.acquire(f.against(mode, mode.String())))
+	for _, mode := range f.allModes() {
+		r := f.against(mode, mode.String())
+		r.TTL = ttl
+		leases = append(leases, f.acquire(r))
 	}
 	return leases
 }
@@ -158,7 +175,7 @@ func (f *fixture) againstAll() []driver.Lease {
 func (f *fixture) waitForAll() []*waitCall {
 	f.Helper()
 	var calls []*waitCall
-	for _, mode := range f.Modes {
+	for _, mode := range f.allModes() {
 		calls = append(calls, f.waitFor(f.any(mode, mode.String())))
 	}
 	return calls
