@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -23,11 +24,12 @@ var ErrClosed = errors.New("gocronlock: elector is closed")
 // leader is replaced by the first job after one TTL.
 type Elector struct {
 	election *lock.Election
+	closing  basic.Closing
 
 	mu         sync.Mutex // guards the fields below
 	leadership *lock.Held // the latest one, nil before the first
 	campaign   *campaign  // the one that is under way, or nil
-	closing    *closing   // not nil once Close was called
+	closed     bool       // Close was called
 }
 
 // campaign is one try to become the leader. All calls of IsLeader meanwhile share it.
@@ -35,12 +37,6 @@ type campaign struct {
 	done      chan struct{} // closed when the fields below are set
 	err       error
 	abandoned bool // the try failed because its ctx ended, which tells the other calls nothing
-}
-
-// closing is what the calls of Close share.
-type closing struct {
-	done chan struct{} // closed when err is set
-	err  error
 }
 
 // NewElector returns an Elector of the given election, whose name is that of this replica.
@@ -80,7 +76,7 @@ func (e *Elector) join() (c *campaign, first bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.closing != nil:
+	case e.closed:
 		return nil, false, ErrClosed
 	case e.leadership.Valid():
 		return nil, false, nil
@@ -101,7 +97,7 @@ func (e *Elector) run(ctx context.Context, c *campaign) {
 
 	e.mu.Lock()
 	e.campaign = nil
-	closed := e.closing != nil
+	closed := e.closed
 	if err == nil && !closed {
 		e.leadership = held
 	}
@@ -132,38 +128,19 @@ func (e *Elector) Held() *lock.Held {
 // Close is idempotent: every call waits until the first has returned, or until its own ctx ends,
 // and returns the same result. Errors are those of [lock.Held.Unlock].
 func (e *Elector) Close(ctx context.Context) error {
-	e.mu.Lock()
-	first := e.closing == nil
-	if first {
-		e.closing = &closing{done: make(chan struct{})}
-	}
-	c, closing, leadership := e.campaign, e.closing, e.leadership
-	e.mu.Unlock()
-
-	if first {
-		defer close(closing.done)
-		closing.err = resign(ctx, c, leadership)
-		return closing.err
-	}
-	select {
-	case <-closing.done:
-		return closing.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// resign waits for a campaign that is under way, which resigns by itself, and ends a leadership.
-func resign(ctx context.Context, c *campaign, leadership *lock.Held) error {
-	if c != nil {
-		select {
-		case <-c.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	return e.closing.Do(ctx, func() error {
+		e.mu.Lock()
+		e.closed = true
+		c, leadership := e.campaign, e.leadership
+		e.mu.Unlock()
+		if c != nil { // it resigns by itself
+			if err := basic.Await(ctx, c.done); err != nil {
+				return err
+			}
 		}
-	}
-	if leadership.Err() != nil { // it was lost before, or the client is closed
-		return nil
-	}
-	return leadership.Unlock(ctx)
+		if leadership.Err() != nil { // it was lost before, or the client is closed
+			return nil
+		}
+		return leadership.Unlock(ctx)
+	})
 }
