@@ -131,13 +131,9 @@ var advised = map[string]advice{
 		"Requests fail while a slot moves to another node.",
 		giveCommands,
 	},
-	"clock-step": {
-		"The clock of the server was stepped during the check. A step forward ends leases before their holders are told; a step back lengthens those of dead processes.",
-		"Let NTP slew the clock (chrony with makestep only at the start), and do not set it by hand.",
-	},
 	"clock-offset": {
-		"The clocks of the server and of this host differ, so one of them is wrong and may be stepped. Leases do not need equal clocks.",
-		"Check NTP on both hosts.",
+		"The clocks of the server and of this host differ, so one of them is wrong and may be stepped. Leases do not need equal clocks, but a step of the server's clock ends leases before their holders are told, or lengthens those of dead processes.",
+		"Check NTP on both hosts. Let it slew the clock of the server (chrony with makestep only at the start).",
 	},
 	"round-trip": {
 		"Renewals need an answer within a third of the TTL, twice. Slow answers leave little time for a second try.",

@@ -20,8 +20,7 @@ const (
 	// a third of it.
 	medianPart, worstPart = 30, 10
 
-	maxClockOffset = time.Second           // that is not reported
-	maxClockStep   = 20 * time.Millisecond // that is not reported, because TIME and the local clock may be read late
+	maxClockOffset = time.Second // that is not reported
 )
 
 // clockSample is one reading of the server's clock.
@@ -81,16 +80,14 @@ func (c *serverCheck) judgeClock() {
 			best = i
 		}
 	}
-	c.facts.ClockOffset = c.sample[best].offset()
+	middle := c.sample[best].sent.Add(trips[best] / 2) // the offset is right to half of the round trip
+	c.facts.ClockOffset = c.sample[best].server.Sub(middle)
 	slices.Sort(trips)
 	median, worst := trips[len(trips)/2], trips[len(trips)-1]
 	c.facts.RoundTrip, c.facts.WorstRoundTrip = max(median, 1), max(worst, 1) // 0 means not known
 
 	if over := c.facts.ClockOffset.Abs() - trips[0]; over > maxClockOffset {
 		c.add(Warning, "clock-offset", fmt.Sprintf("the server's clock is %v from that of this host", basic.Round(c.facts.ClockOffset)))
-	}
-	if step := c.clockStep(); step.Abs() > maxClockStep {
-		c.add(Unsafe, "clock-step", fmt.Sprintf("the server's clock was stepped by %v", basic.Round(step)))
 	}
 	seen := fmt.Sprintf("median %v, worst %v of %d, TTL %v", basic.Round(median), basic.Round(worst), len(trips), c.TTL)
 	switch {
@@ -99,34 +96,4 @@ func (c *serverCheck) judgeClock() {
 	case median > c.TTL/medianPart, worst > c.TTL/worstPart:
 		c.add(Warning, "round-trip", seen)
 	}
-}
-
-// offset returns how far the server's clock is ahead of the local one, which is right to half
-// of the round trip.
-func (s clockSample) offset() time.Duration {
-	middle := s.sent.Add(s.received.Sub(s.sent) / 2)
-	return s.server.Sub(middle)
-}
-
-// clockStep returns the largest step of the server's clock between two readings in turn, as
-// far as the round trips prove it. The local side is the monotonic clock, so a step of the
-// local clock does not count.
-func (c *serverCheck) clockStep() time.Duration {
-	var most time.Duration
-	for i := 1; i < len(c.sample); i++ {
-		a, b := c.sample[i-1], c.sample[i]
-		passed := b.server.Sub(a.server)
-		least, longest := b.sent.Sub(a.received), b.received.Sub(a.sent)
-		var step time.Duration
-		switch {
-		case passed < least:
-			step = passed - least
-		case passed > longest:
-			step = passed - longest
-		}
-		if step.Abs() > most.Abs() {
-			most = step
-		}
-	}
-	return most
 }

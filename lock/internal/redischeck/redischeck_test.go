@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,23 +194,6 @@ func TestACheckSaysThatLuaIsMissing(t *testing.T) {
 	assert.Contains(t, findingOf(t, findings, "no-script").Means, "Lua")
 }
 
-func TestACheckFindsAStepOfTheClock(t *testing.T) {
-	t.Parallel()
-	for _, step := range []time.Duration{-time.Hour, -500 * time.Millisecond, 500 * time.Millisecond, time.Hour} {
-		var readings atomic.Int64
-		_, findings := checked(t, scripted(t, func(command []string) string {
-			if command[0] == "time" && readings.Add(1) > 1+roundTrips+3 {
-				return timeReply(time.Now().Add(step))
-			}
-			return ""
-		}), Target{})
-		f := findingOf(t, findings, "clock-step")
-		assert.Equal(t, Unsafe, f.Severity)
-		sign := strings.HasPrefix(strings.TrimPrefix(f.Seen, "the server's clock was stepped by "), "-")
-		assert.Equal(t, step < 0, sign, f.Seen)
-	}
-}
-
 func TestACheckFindsAWrongClock(t *testing.T) {
 	t.Parallel()
 	for _, offset := range []time.Duration{-time.Minute, time.Minute} {
@@ -257,21 +239,6 @@ func TestACheckComparesRoundTripsWithTheTTL(t *testing.T) {
 		}
 		require.Len(t, c.findings, 1, name)
 		assert.Equal(t, test.want, c.findings[0].Severity+" "+c.findings[0].Code, name)
-	}
-}
-
-// Slow answers prove no step, and do not hide one.
-func TestAStepIsOnlyWhatRoundTripsProve(t *testing.T) {
-	for _, test := range []struct{ off, want time.Duration }{
-		{0, 0},
-		{90 * time.Millisecond, 0}, // may be due to the round trips
-		{-90 * time.Millisecond, 0},
-		{300 * time.Millisecond, 200 * time.Millisecond},
-		{-300 * time.Millisecond, -200 * time.Millisecond},
-	} {
-		c := &serverCheck{Target: &Target{TTL: time.Minute}, sample: samples(100*time.Millisecond, 100*time.Millisecond)}
-		c.sample[1].server = c.sample[1].server.Add(test.off)
-		assert.Equal(t, test.want, c.clockStep(), "%v", test.off)
 	}
 }
 
