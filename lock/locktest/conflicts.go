@@ -54,8 +54,8 @@ func (c *Conflicts) Enter(l driver.Lease) {
 		if !excludes(l.Request, other.Request) {
 			return false
 		}
-		same := l.Token == 0 || l.Token == other.Token && l.Owner == other.Owner // a writer became a reader
-		if l.Token <= other.Token && !same {
+		same := l.Token == other.Token && l.Owner == other.Owner && l.Mode != other.Mode // a writer became a reader
+		if l.Token <= other.Token && l.Token > 0 && !same {
 			c.violate("%v: token %d after %d", l, l.Token, other.Token)
 		}
 		return covers(l.Request, other.Request)

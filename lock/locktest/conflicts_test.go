@@ -56,3 +56,19 @@ func TestConflicts(t *testing.T) {
 		})
 	}
 }
+
+func TestExclusion(t *testing.T) {
+	ex := locktest.NewExclusion()
+	for _, token := range []uint64{1, 2, 0, 0, 3} {
+		ex.Enter("k", token)
+		ex.Enter("other", token)
+		ex.Leave("k", token)
+		ex.Leave("other", token)
+	}
+	assert.Empty(t, ex.Violations())
+	assert.Equal(t, 10, ex.Entered())
+	ex.Enter("k", 3)
+	assert.Len(t, ex.Violations(), 1, "the token does not rise")
+	ex.Enter("k", 4)
+	assert.Len(t, ex.Violations(), 2, "the lock has a holder")
+}

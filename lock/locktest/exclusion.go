@@ -3,59 +3,31 @@
 package locktest
 
 import (
-	"fmt"
-	"sync"
+	"strconv"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Exclusion checks mutual exclusion and fencing. Holders report when they begin and end
-// to rely on a lock. Its methods are safe for concurrent use.
-type Exclusion struct {
-	mu         sync.Mutex // guards all below
-	holder     map[string]uint64
-	last       map[string]uint64
-	entered    int
-	violations []string
-}
+// Exclusion is [Conflicts] for exclusive locks, which it knows by their keys and tokens. Its methods are
+// safe for concurrent use.
+type Exclusion struct{ conflicts *Conflicts }
 
 // NewExclusion returns a checker without holders.
-func NewExclusion() *Exclusion {
-	return &Exclusion{holder: make(map[string]uint64), last: make(map[string]uint64)}
-}
+func NewExclusion() *Exclusion { return &Exclusion{NewConflicts()} }
 
 // Enter records a holder of the key by its token. It is a violation if the key has
 // another holder, or if the token does not rise.
-func (e *Exclusion) Enter(key string, token uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.entered++
-	if holder, ok := e.holder[key]; ok {
-		e.violations = append(e.violations, fmt.Sprintf("%q: token %d enters while %d is inside", key, token, holder))
-	}
-	if last := e.last[key]; token <= last && token > 0 {
-		e.violations = append(e.violations, fmt.Sprintf("%q: token %d after %d", key, token, last))
-	}
-	e.holder[key], e.last[key] = token, token
-}
+func (e *Exclusion) Enter(key string, token uint64) { e.conflicts.Enter(exclusive(key, token)) }
 
 // Leave records that the holder no longer relies on the lock.
-func (e *Exclusion) Leave(key string, token uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.holder[key] == token {
-		delete(e.holder, key)
-	}
-}
+func (e *Exclusion) Leave(key string, token uint64) { e.conflicts.Leave(exclusive(key, token)) }
 
 // Entered returns the number of holders so far.
-func (e *Exclusion) Entered() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.entered
-}
+func (e *Exclusion) Entered() int { return e.conflicts.Entered(driver.Exclusive) }
 
 // Violations returns a description of each violation.
-func (e *Exclusion) Violations() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return append([]string(nil), e.violations...)
+func (e *Exclusion) Violations() []string { return e.conflicts.Violations() }
+
+func exclusive(key string, token uint64) driver.Lease {
+	return driver.Lease{Request: driver.Request{Key: key, Owner: strconv.FormatUint(token, 10)}, Token: token}
 }
