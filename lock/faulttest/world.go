@@ -436,24 +436,36 @@ func (w *world) after(_ context.Context, op locktest.Op) error {
 
 // ask sees what the client asks and is answered.
 func (w *world) ask(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
+	w.mu.Lock()
 	switch locktest.Op(c.Name) {
 	case locktest.Acquire, locktest.Wait:
-		w.asks(c.Key)
+		w.key = c.Key
 	case locktest.Release:
-		for _, l := range c.Leases {
-			w.releases(l)
+		for _, released := range c.Leases {
+			w.update(released.Owner, func(l *lease) {
+				if l.unlocked.IsZero() {
+					l.unlocked = time.Now()
+					w.eventLocked("the lock %q is unlocked", l.Key)
+				}
+			})
 		}
 	}
-	err := next(ctx)
-	if err != nil {
+	w.mu.Unlock()
+	if err := next(ctx); err != nil {
 		return err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch locktest.Op(c.Name) {
 	case locktest.Acquire, locktest.Wait:
-		w.answered(c.Granted)
+		w.update(c.Granted.Owner, func(l *lease) {
+			l.reads = c.Granted.Mode == driver.Read
+			if !l.usable {
+				l.usable = true
+				w.eventLocked("the lock %q is acquired with token %d", l.Key, l.Token)
+			}
+		})
 	case locktest.Renew:
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		for i, outcome := range c.Outcomes {
 			if outcome.IsLost() {
 				w.update(c.Leases[i].Owner, func(l *lease) { l.told = time.Now() })
@@ -461,37 +473,6 @@ func (w *world) ask(ctx context.Context, c *driver.Call, next func(context.Conte
 		}
 	}
 	return nil
-}
-
-func (w *world) asks(key string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.key = key
-}
-
-func (w *world) answered(granted driver.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.leases {
-		if l.Owner == granted.Owner {
-			l.reads = granted.Mode == driver.Read
-		}
-		if l.Owner == granted.Owner && !l.usable {
-			l.usable = true
-			w.eventLocked("the lock %q is acquired with token %d", l.Key, l.Token)
-		}
-	}
-}
-
-func (w *world) releases(released driver.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.update(released.Owner, func(l *lease) {
-		if l.unlocked.IsZero() {
-			l.unlocked = time.Now()
-			w.eventLocked("the lock %q is unlocked", l.Key)
-		}
-	})
 }
 
 // update changes the leases of an owner. The caller holds mu.
@@ -505,8 +486,7 @@ func (w *world) update(owner string, change func(*lease)) {
 
 // execute sees what the store has executed, whether or not the client gets the answer.
 func (w *world) execute(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
-	err := next(ctx)
-	if err != nil {
+	if err := next(ctx); err != nil {
 		return err
 	}
 	switch locktest.Op(c.Name) {
@@ -515,10 +495,16 @@ func (w *world) execute(ctx context.Context, c *driver.Call, next func(context.C
 	case locktest.Renew:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for i, l := range c.Leases {
-			if c.Outcomes == nil || c.Outcomes[i] == renewal.Renewed { // a Resume has no outcomes
-				w.renews(l)
+		for i, asked := range c.Leases {
+			if c.Outcomes != nil && c.Outcomes[i] != renewal.Renewed { // a Resume has no outcomes
+				continue
 			}
+			w.update(asked.Owner, func(l *lease) {
+				l.TTL, l.renewed = asked.TTL, time.Now()
+				if end := l.renewed.Add(asked.TTL); end.After(l.expires) {
+					l.expires = end
+				}
+			})
 		}
 	}
 	return nil
@@ -534,14 +520,4 @@ func (w *world) grant(granted driver.Lease) {
 	if !known {
 		w.leases = append(w.leases, &lease{Lease: granted, expires: expires})
 	}
-}
-
-// renews moves the end of a lease. The caller holds mu.
-func (w *world) renews(asked driver.Lease) {
-	w.update(asked.Owner, func(l *lease) {
-		l.TTL, l.renewed = asked.TTL, time.Now()
-		if end := l.renewed.Add(asked.TTL); end.After(l.expires) {
-			l.expires = end
-		}
-	})
 }
