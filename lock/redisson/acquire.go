@@ -127,12 +127,10 @@ func (s *Store) release(ctx context.Context, l *driver.Lease) error {
 
 // check refuses requests that this store cannot serve. The client has made further checks.
 func (s *Store) check(r *driver.Request) error {
-	if err := s.checkName(s.options.Prefix + r.Key); err != nil {
+	if _, err := s.nameOf(r.Key); err != nil {
 		return err
 	}
 	switch {
-	case r.Key == "":
-		return fmt.Errorf("%w: it is empty", driver.ErrBadKey)
 	case r.Owner == "":
 		return errors.New("the owner is empty")
 	case len(r.Metadata()) > driver.MaxMetadataLen:

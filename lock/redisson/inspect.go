@@ -41,15 +41,6 @@ func (s *Store) inspect(ctx context.Context, key string) (driver.Info, error) {
 	return s.parseInfo(reply.Value)
 }
 
-// nameOf returns the name of the lock with the prefix.
-func (s *Store) nameOf(key string) (string, error) {
-	name := s.options.Prefix + key
-	if key == "" {
-		name = ""
-	}
-	return name, s.checkName(name)
-}
-
 // parseInfo reads the reply of the inspect script.
 func (s *Store) parseInfo(reply any) (driver.Info, error) {
 	items, ok := reply.([]any)

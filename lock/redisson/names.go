@@ -77,13 +77,15 @@ func clientName(owner string) string {
 	return id[:min(len(id), 16)]
 }
 
-// checkName refuses names whose keys a cluster would put into different slots.
-func (s *Store) checkName(name string) error {
-	if name == "" {
-		return fmt.Errorf("%w: it is empty", driver.ErrBadKey)
+// nameOf returns the name of the lock with the prefix. It refuses names whose keys a cluster would put
+// into different slots.
+func (s *Store) nameOf(key string) (string, error) {
+	name := s.options.Prefix + key
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%w: it is empty", driver.ErrBadKey)
+	case s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(tokenKey(name)):
+		return "", fmt.Errorf("%w: its braces spread the keys of Redisson over several slots of the cluster", driver.ErrBadKey)
 	}
-	if s.redis.IsCluster() && redisconn.SlotOf(name) != redisconn.SlotOf(tokenKey(name)) {
-		return fmt.Errorf("%w: its braces spread the keys of Redisson over several slots of the cluster", driver.ErrBadKey)
-	}
-	return nil
+	return name, nil
 }

@@ -115,37 +115,23 @@ func Close(shutdown func(context.Context) error) error {
 // goroutine, once. If ctx ends first, Shutdown returns the cause of ctx, and the goroutine ends when end
 // returns. client is nil for a zero store. Errors begin with the name of the store.
 func Shutdown(ctx context.Context, store string, client *redisconn.Client, closing *basic.Closing, end func() error) error {
-	failed := func(err error) error {
-		if err == nil {
-			return nil
-		}
-		return fmt.Errorf("%s: close: %w", store, err)
-	}
 	switch {
 	case ctx == nil:
-		return failed(ErrNilContext)
+		return basic.Failed(store, "close", ErrNilContext)
 	case client == nil:
-		return failed(ErrZeroStore)
+		return basic.Failed(store, "close", ErrZeroStore)
 	}
 	return closing.Do(ctx, func() error {
 		client.Cancel()
-		return failed(within(ctx, end))
+		var err error
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			err = end()
+		}()
+		if late := basic.Await(ctx, ended); late != nil {
+			return basic.Failed(store, "close", late)
+		}
+		return basic.Failed(store, "close", err)
 	})
-}
-
-// within returns the error of end, or the cause of ctx if that ends first.
-func within(ctx context.Context, end func() error) error {
-	ended := make(chan error, 1)
-	go func() { ended <- end() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended: // both were ready
-		return err
-	default:
-		return context.Cause(ctx)
-	}
 }

@@ -48,10 +48,12 @@ func TestParseDeniedReplies(t *testing.T) {
 }
 
 func TestCloseWaitsForASecond(t *testing.T) {
+	client := newClient(t)
 	synctest.Test(t, func(t *testing.T) {
+		var closing basic.Closing
 		began, release := time.Now(), make(chan struct{})
 		err := Close(func(ctx context.Context) error {
-			return within(ctx, func() error { <-release; return nil })
+			return Shutdown(ctx, "redlock", client, &closing, func() error { <-release; return client.Close() })
 		})
 		require.ErrorIs(t, err, errStillRunning)
 		assert.Equal(t, time.Second, time.Since(began))
@@ -59,10 +61,16 @@ func TestCloseWaitsForASecond(t *testing.T) {
 	})
 }
 
-func TestShutdownEndsOnceAndReturnsTheErrorOfThat(t *testing.T) {
+func newClient(t *testing.T) *redisconn.Client {
+	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	client, err := redisconn.New(rdb, redisconn.Options{Timeout: time.Second, PoolSize: 1})
 	require.NoError(t, errors.Join(err, rdb.Close()))
+	return client
+}
+
+func TestShutdownEndsOnceAndReturnsTheErrorOfThat(t *testing.T) {
+	client := newClient(t)
 	reason := errors.New("dirty")
 	var closing basic.Closing
 	ends := 0
