@@ -158,28 +158,3 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	}
 }
-
-// nemesis injects the faults one after another, each once in a round, until ctx ends or
-// another returns false. It returns their counts. A fault lasts up to two TTLs.
-func nemesis(ctx context.Context, p *target, d simrand.Rand, ttl time.Duration, another func(rounds int) bool) (map[string]int, error) {
-	faults := append(networkFaults(ttl), serverFaults()...)
-	done := map[string]int{}
-	for rounds := 0; another(rounds); rounds++ {
-		d.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-		for _, f := range faults {
-			length := ttl / 10
-			if d.Chance(700) {
-				length = d.UpTo(2 * ttl)
-			}
-			if err := f.do(ctx, p, d, length); err != nil {
-				return done, fmt.Errorf("%s: %w", f.name, err)
-			}
-			if ctx.Err() != nil {
-				return done, context.Cause(ctx)
-			}
-			done[f.name]++
-			sleep(ctx, d.UpTo(ttl))
-		}
-	}
-	return done, nil
-}

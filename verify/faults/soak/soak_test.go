@@ -2,9 +2,7 @@ package soak
 
 import (
 	"context"
-	"flag"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,46 +14,26 @@ import (
 	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
-var (
-	leasesFlag = flag.Int("leases", 0, "number of leases; 0 for that of the tier")
-	forFlag    = flag.Duration("for", 0, "duration; 0 for that of the tier")
-	everyFlag  = flag.Duration("every", 0, "time between two faults; 0 for that of the tier")
-	churnFlag  = flag.Int("churn", 0, "leases released and reacquired per second; 0 for the rate of the tier")
-)
-
 var report = simreport.NewReport("soak")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(report.Around(m)) }
 
 var lengthOf = map[string]time.Duration{simreport.Long: 10 * time.Minute, simreport.Nightly: 30 * time.Minute, simreport.Release: 8 * time.Hour}
 
-// newPlan returns the plan of the tier, with the flags applied.
+// newPlan returns the plan of the tier.
 func newPlan() plan {
-	// All faults occur between the first and the second renewal of each lease, so no
-	// renewal fails twice in a row.
-	p := plan{
-		leases: 2000, churn: 200, ttl: 18 * time.Second, length: 8 * time.Second,
-		calm: 3500 * time.Millisecond, every: 200 * time.Millisecond, fault: 500 * time.Millisecond, once: true,
-	}
 	if simreport.IsLong() {
-		p = plan{
+		return plan{
 			leases: 100_000, churn: 500, ttl: 30 * time.Second, length: lengthOf[simreport.Tier()],
 			calm: time.Minute, every: time.Minute, fault: 5 * time.Second,
 		}
 	}
-	if *leasesFlag > 0 {
-		p.leases = *leasesFlag
+	// All faults occur between the first and the second renewal of each lease, so no
+	// renewal fails twice in a row.
+	return plan{
+		leases: 2000, churn: 200, ttl: 18 * time.Second, length: 8 * time.Second,
+		calm: 3500 * time.Millisecond, every: 200 * time.Millisecond, fault: 500 * time.Millisecond, once: true,
 	}
-	if *forFlag > 0 {
-		p.length = *forFlag
-	}
-	if *everyFlag > 0 {
-		p.calm, p.every = *everyFlag, *everyFlag
-	}
-	if *churnFlag > 0 {
-		p.churn = *churnFlag
-	}
-	return p
 }
 
 // settleTime bounds the time in which a busy machine becomes idle.
@@ -64,7 +42,6 @@ const settleTime = 30 * time.Second
 // result holds the measurements of a soak.
 type result struct {
 	acquiring, releasing time.Duration // time for all leases
-	least                time.Duration // smallest remaining time of a sampled lock
 	stats                renewal.Stats
 	before, full, after  resources
 	left                 leftovers
@@ -80,7 +57,15 @@ func TestSoak(t *testing.T) {
 	require.Zero(t, s.failed.Load())
 	require.Equal(t, s.leases, s.client.Stats().Renewal.Held)
 
-	c.least = s.run(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	churned := make(chan struct{})
+	go func() {
+		defer close(churned)
+		s.runChurn(ctx)
+	}()
+	assert.NoError(t, s.runFaults())
+	cancel()
+	<-churned
 
 	began = time.Now()
 	s.each(func(i int) { s.release(t.Context(), i) })
@@ -95,18 +80,6 @@ func TestSoak(t *testing.T) {
 	c.after = measure()
 	s.report(c)
 	s.check(t, c)
-}
-
-// run runs churn and faults, and returns the smallest remaining time of a sampled lock.
-func (s *soak) run(t *testing.T) (least time.Duration) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	work.Go(func() { s.runChurn(ctx) })
-	work.Go(func() { least = s.watch(ctx) })
-	assert.NoError(t, s.runFaults())
-	cancel()
-	work.Wait()
-	return least
 }
 
 // end closes the client and waits until its goroutines have ended.
@@ -125,8 +98,8 @@ func (s *soak) report(c result) {
 	report.Add("leases      %d with a TTL of %v, acquired in %v, held for %v, released in %v", s.leases, s.ttl,
 		c.acquiring.Round(time.Millisecond), s.length, c.releasing.Round(time.Millisecond))
 	report.Add("churn       %d released and reacquired, %d failed without an answer or shortly after", s.churned.Load(), s.failed.Load())
-	report.Add("renewals    %d, unanswered %d, late p50 %v, p99.9 %v; least PTTL sampled %v", c.stats.Renewed, c.stats.Unknown,
-		c.stats.Late.Quantile(0.5), c.stats.Late.Quantile(0.999), c.least)
+	report.Add("renewals    %d, unanswered %d, late p50 %v, p99.9 %v", c.stats.Renewed, c.stats.Unknown,
+		c.stats.Late.Quantile(0.5), c.stats.Late.Quantile(0.999))
 	report.Add("faults      %s; the longest took %v", simreport.Counts(s.faults), s.longest.Round(time.Millisecond))
 	report.Add("losses      %d %s", s.losses.count, s.losses.first)
 	report.Add("process     before %v; with all leases %v; after %v", c.before, c.full, c.after)
