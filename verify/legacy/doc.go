@@ -10,12 +10,8 @@
 //
 // None of them is meant for use.
 //
-// Each test is a scenario: a list of steps of processes, servers and clocks, in
-// simulated time. A process can pause between any two requests, or crash. A request can
-// be delayed, and its reply lost. With -v they print every step:
-//
-//	cd verify && go test -v -run TestSetNX ./legacy
-//
-// A plan is a schedule of faults as data. TestRandomPlans plays random ones with each of
-// these locks and with the lock of this module, as the playground does.
+// A plan is a schedule of faults as data, which is played in simulated time. A process can
+// pause between any two requests, or crash. A request can be late, and its reply lost.
+// TestKnownSchedules breaks each of these locks. TestRandomPlans plays random plans with
+// each of them and with the lock of this module, as the playground does.
 package legacy

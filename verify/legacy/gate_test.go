@@ -48,13 +48,13 @@ type connection struct {
 	dropReplies atomic.Bool // replies are dropped
 }
 
-// sent is a request on a connection. Its note is nil unless the process plays a plan.
+// sent is a request on a connection.
 type sent struct {
 	message
 	note *note
 }
 
-// hooks decide what happens to the messages of a process that plays a plan.
+// hooks decide what happens to the messages of a process.
 type hooks interface {
 	// sends returns when a request arrives at the server, with its fate.
 	sends(s *server, m message) (fate, *note)
@@ -73,31 +73,17 @@ func (c *connection) close() {
 // forwardRequests forwards requests according to their fates.
 func (c *connection) forwardRequests() {
 	defer c.close()
-	in := bufio.NewReader(c.inside)
-	read := func() (message, error) { return readMessage(in) }
-	if c.from.hooks != nil {
-		read = queued(in)
-	}
+	read := queued(bufio.NewReader(c.inside))
 	for {
 		m, err := read()
 		if err != nil {
 			return
 		}
-		var met fate
-		var n *note
-		if c.from.hooks != nil {
-			met, n = c.from.hooks.sends(c.to, m)
-		} else {
-			met = c.from.fateOf(c.to.format(m), m.isFromUser())
-		}
+		met, n := c.from.hooks.sends(c.to, m)
 		switch met {
 		case crashed:
 			return
 		case lost:
-			time.AfterFunc(breakAfter, c.close)
-			continue
-		case delayed:
-			c.from.late = append(c.from.late, func() { c.to.execute(c.from, m) })
 			time.AfterFunc(breakAfter, c.close)
 			continue
 		case replyLost:
@@ -121,31 +107,7 @@ func (c *connection) forwardReplies() {
 		if err != nil {
 			return
 		}
-		if c.from.hooks != nil {
-			if c.answer(m) {
-				return
-			}
-			continue
-		}
-		fate := ""
-		if c.dropReplies.Load() {
-			fate = ", lost"
-		}
-		if len(m.parts) == 3 && m.parts[0] == "message" {
-			if c.from.dropsMessages() {
-				fate = ", lost"
-			}
-			c.from.say("message %q%s", m.parts[2], fate)
-		} else if asked := <-c.asked; asked.isFromUser() {
-			c.from.say("%s  → %s%s", c.to.format(asked.message), shortenIDs(m.text), fate)
-		}
-		if c.dropReplies.Load() {
-			return
-		}
-		if fate != "" {
-			continue
-		}
-		if _, err := c.inside.Write(m.raw); err != nil {
+		if c.answer(m) {
 			return
 		}
 	}
@@ -174,8 +136,7 @@ func queued(in *bufio.Reader) func() (message, error) {
 	}
 }
 
-// answer forwards an answer or a published message to a process that plays a plan. It returns true if the
-// connection is broken.
+// answer forwards an answer or a published message. It returns true if the connection is broken.
 func (c *connection) answer(m message) bool {
 	var n *note
 	if len(m.parts) != 3 || m.parts[0] != "message" {

@@ -146,7 +146,7 @@ type actor struct {
 func playPlan(t *testing.T, p plan, drawn bool) (result played) {
 	synctest.Test(t, func(t *testing.T) {
 		pl := &player{
-			scenario: &scenario{T: t, began: time.Now(), quiet: true}, plan: p, rules: protocolOf(p.Protocol),
+			scenario: &scenario{t, time.Now()}, plan: p, rules: protocolOf(p.Protocol),
 			order: map[string]int{}, owners: map[string]string{}, taken: map[*server]string{},
 		}
 		pl.result = played{
@@ -229,7 +229,7 @@ func (pl *player) inject(ctx context.Context, f fault) {
 	case f.Kind == stepClock:
 		pl.redis[s].stepClock(f.length())
 	case f.Kind == failOver:
-		pl.redis[s].loseData("fails over")
+		pl.redis[s].redis.FlushAll()
 	}
 	pl.observe()
 }
@@ -491,7 +491,7 @@ func (a *actor) sends(s *server, m message) (fate, *note) {
 	}
 	a.await()
 	n.Sent = toMS(pl.now())
-	_, n.Text, _ = strings.Cut(s.format(m), ": ")
+	n.Text = m.format()
 	pl.mu.Lock()
 	for _, part := range m.parts {
 		if id := ownerID.FindString(part); id != "" {

@@ -20,9 +20,6 @@ type Redisson struct {
 	Owner string // id of the client and of the thread
 	Lease time.Duration
 
-	// OneError makes one error end the watchdog, as in versions up to 3.43.
-	OneError bool
-
 	renewals bool // the watchdog is running
 }
 
@@ -61,20 +58,9 @@ func (l *Redisson) channel() string { return "redisson_lock__channel:{" + l.Key 
 // TryLock returns whether it got the lock and, if not, the remaining time of the lease
 // in the way. If it got the lock, it starts the watchdog.
 func (l *Redisson) TryLock(ctx context.Context) (bool, time.Duration, error) {
-	got, left, err := l.acquire(ctx, l.Lease)
-	l.renewals = l.renewals || got
-	return got, left, err
-}
-
-// TryLockFor is like TryLock with a lease that the watchdog does not renew.
-func (l *Redisson) TryLockFor(ctx context.Context, lease time.Duration) (bool, error) {
-	got, _, err := l.acquire(ctx, lease)
-	return got, err
-}
-
-func (l *Redisson) acquire(ctx context.Context, lease time.Duration) (bool, time.Duration, error) {
-	ms, err := l.Redis.Eval(ctx, redissonAcquire, []string{l.Key}, lease.Milliseconds(), l.Owner).Int64()
+	ms, err := l.Redis.Eval(ctx, redissonAcquire, []string{l.Key}, l.Lease.Milliseconds(), l.Owner).Int64()
 	if errors.Is(err, redis.Nil) {
+		l.renewals = true
 		return true, 0, nil
 	}
 	return false, time.Duration(ms) * time.Millisecond, err
@@ -114,11 +100,7 @@ func (l *Redisson) Tick(ctx context.Context) {
 		return
 	}
 	held, err := l.Redis.Eval(ctx, redissonRenew, []string{l.Key}, l.Lease.Milliseconds(), l.Owner).Bool()
-	if err != nil {
-		l.renewals = !l.OneError
-		return
-	}
-	l.renewals = held
+	l.renewals = held || err != nil
 }
 
 // Unlock releases one hold. The watchdog continues if the owner has more.
