@@ -28,29 +28,23 @@ const (
 // load is the work of one client with n locks, or of one whose n calls wait for as many locks of another. Its figures are
 // the packets from the client to the server per second, and the bytes of memory of the client for each.
 type load struct {
-	what      string // held or waiting
-	n         int
-	roundTrip time.Duration // that a proxy adds
+	what string // held or waiting
+	n    int
 }
 
 // The cells of the tables.
 const held, waiting = "held", "waiting"
 
-var (
-	loadNumbers    = []int{10, 100, 1000, 10_000}
-	loadRoundTrips = []time.Duration{0, time.Millisecond}
-)
+var loadNumbers = []int{10, 100, 1000, 10_000}
 
-func (l load) name() string { return fmt.Sprintf("load %s %d %v", l.what, l.n, l.roundTrip) }
+func (l load) name() string { return fmt.Sprintf("load %s %d", l.what, l.n) }
 
 // loads returns the loads of a store.
 func loads() []load {
 	var all []load
 	for _, what := range []string{held, waiting} {
-		for _, roundTrip := range loadRoundTrips {
-			for _, n := range loadNumbers {
-				all = append(all, load{what, n, roundTrip})
-			}
+		for _, n := range loadNumbers {
+			all = append(all, load{what, n})
 		}
 	}
 	return all
@@ -58,9 +52,6 @@ func loads() []load {
 
 // measure measures a load. A failure, such as that of a server with too little memory, is an outcome.
 func (l load) measure(ctx context.Context, s *server) (bench.Values, error) {
-	if s.addr == "" && l.roundTrip > 0 {
-		return nil, bench.OutcomeError("it has no server")
-	}
 	v, err := l.figures(ctx, s)
 	if err != nil {
 		return nil, bench.OutcomeError(err.Error())
@@ -76,7 +67,6 @@ func (l load) figures(ctx context.Context, s *server) (bench.Values, error) {
 			return nil, err
 		}
 		defer link.Close()
-		link.Delay(l.roundTrip)
 		addr, packets = link.Addr(), link.Packets
 	}
 	start := hold
@@ -175,9 +165,9 @@ func loadReport(r *bench.Results) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nWhile nothing changes: packets per second from one client to its server, without delay / with %v added to each round trip, "+
+	fmt.Fprintf(&b, "\nWhile nothing changes: packets per second from one client to its server, "+
 		"and the memory of the client for each of the %d. TTL %v; a proxy counts for %v.\n\n%s\n%s\n",
-		loadRoundTrips[1], slices.Max(loadNumbers), loadTTL, loadWindow, ofHeld, ofWaiting)
+		slices.Max(loadNumbers), loadTTL, loadWindow, ofHeld, ofWaiting)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&b, "%s.\n\n", reason)
 	}
@@ -194,20 +184,16 @@ func loadTable(r *bench.Results, what string, reasons map[string]bool) bench.Tab
 		var cells []string
 		kB := ""
 		for _, n := range loadNumbers {
-			var parts []string
-			for _, roundTrip := range loadRoundTrips {
-				work := load{what, n, roundTrip}.name()
-				if bytes, ok := r.Figure(work, name, "bytes"); ok {
-					kB = bench.Number(bytes / 1000)
-				}
-				if cell := r.Cell(work, name, "packets"); cell != "" {
-					parts = append(parts, cell)
-				} else if reason := r.Failure(work, name); reason != "" && roundTrip == 0 {
-					parts = append(parts, "failed")
-					reasons[fmt.Sprintf("%s, %d %s: %s", name, n, what, reason)] = true
-				}
+			l := load{what, n}.name()
+			if bytes, ok := r.Figure(l, name, "bytes"); ok {
+				kB = bench.Number(bytes / 1000)
 			}
-			cells = append(cells, strings.Join(parts, " / "))
+			cell := r.Cell(l, name, "packets")
+			if reason := r.Failure(l, name); reason != "" {
+				cell = "failed"
+				reasons[fmt.Sprintf("%s, %d %s: %s", name, n, what, reason)] = true
+			}
+			cells = append(cells, cell)
 		}
 		t.Add([]string{name}, append(cells, kB)...)
 	}
