@@ -6,18 +6,12 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // candidate is a lock client under test.
 type candidate struct {
 	name string
 	ours bool
-
-	// saturating is how many locks keep the client as busy as it can be. 0 means all
-	// locks of the run.
-	saturating int
 
 	// key returns the name of the i-th lock on the server.
 	key func(i int) string
@@ -31,17 +25,8 @@ type client interface {
 	// lock acquires the i-th lock and keeps it.
 	lock(ctx context.Context, i int) error
 
-	// ready is called once, after all locks are acquired.
-	ready()
-
-	// stats returns what the client knows about its locks.
-	stats() clientStats
-}
-
-// clientStats is what a client knows about its locks.
-type clientStats struct {
-	lost int               // losses that the client reported
-	late renewal.Histogram // how late renewals were sent; only our clients know
+	// lost returns how many locks the client has reported as lost.
+	lost() int
 }
 
 // candidates returns all candidates in the order of the table.

@@ -21,7 +21,6 @@ type task struct {
 	Addrs     []string // of a single server, or of the masters of a cluster
 	Leases    int
 	TTL       time.Duration
-	Saturate  bool // renew without pause instead of once in a period
 }
 
 // period is the time between two renewals of a lock.
@@ -42,7 +41,6 @@ type worker struct {
 	remaining int    // locks acquired after that
 
 	cpu        time.Duration
-	stats      clientStats
 	goroutines goroutineWatch
 }
 
@@ -90,7 +88,6 @@ func acquireAll(t task) (*worker, error) {
 	if err := bench.Each(ctx, tenth, t.Leases, acquirers, w.client.lock); err != nil {
 		return nil, err
 	}
-	w.client.ready()
 	return w, nil
 }
 
@@ -105,32 +102,29 @@ func (w *worker) handle(request string) (bench.Values, error) {
 }
 
 func (w *worker) begin() (err error) {
-	w.stats = w.client.stats()
 	w.goroutines.start()
 	w.cpu, err = bench.ProcessCPU()
 	return err
 }
 
-// end returns what the child measured since begin: seconds of processor time, MiB of RSS, bytes per lock, and the
-// lateness in ms by the statistics of the client, 0 if it has none.
+// end returns what the child measured since begin: seconds of processor time, MiB of RSS and bytes per lock.
 func (w *worker) end() (bench.Values, error) {
 	cpu, err := bench.ProcessCPU()
 	if err != nil {
 		return nil, err
 	}
 	goroutines := w.goroutines.stop() - benchGoroutines
-	s, rss := w.client.stats(), bench.ProcessRSS()
+	rss := bench.ProcessRSS()
 	m := readMemory()
 	runtime.KeepAlive(w.client)
 	return bench.Values{
-		"cpu":             (cpu - w.cpu).Seconds(),
-		"goroutines":      float64(goroutines),
-		"client late p99": ms(s.late.Since(w.stats.late).Quantile(0.99)),
-		"lost":            float64(s.lost),
-		"rss":             float64(rss) / (1 << 20),
-		"rss per lease":   float64(rss-w.rss) / float64(w.Leases),
-		"heap":            float64(int64(m.heap-w.first.heap)) / float64(w.remaining),
-		"stack":           max(0, float64(int64(m.stack-w.first.stack))/float64(w.remaining)),
+		"cpu":           (cpu - w.cpu).Seconds(),
+		"goroutines":    float64(goroutines),
+		"lost":          float64(w.client.lost()),
+		"rss":           float64(rss) / (1 << 20),
+		"rss per lease": float64(rss-w.rss) / float64(w.Leases),
+		"heap":          float64(int64(m.heap-w.first.heap)) / float64(w.remaining),
+		"stack":         max(0, float64(int64(m.stack-w.first.stack))/float64(w.remaining)),
 	}, nil
 }
 

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // small is a plan for tests. No test asserts speeds.
-var small = plan{leases: 100, ttl: 3 * time.Second, settle: 500 * time.Millisecond, window: time.Second, saturate: time.Second, outage: 500 * time.Millisecond}
+var small = plan{leases: 100, ttl: 3 * time.Second, settle: 500 * time.Millisecond, window: time.Second, outage: 500 * time.Millisecond}
 
 func TestMeasure(t *testing.T) {
 	for _, c := range candidates() {
@@ -29,15 +29,13 @@ func TestMeasure(t *testing.T) {
 			t.Parallel()
 			v, err := small.measure(t.Context(), c.name, 0)
 			require.NoError(t, err)
-			for _, key := range []string{"rate", "redis", "client", "rss", "heap", "rss per lease", "smallest PTTL", "script p50", "script max", "saturated"} {
+			for _, key := range []string{"rate", "redis", "client", "rss", "heap", "rss per lease", "script p99"} {
 				assert.Positive(t, v[key], key)
 			}
 			assert.Zero(t, v["lost"])
 			assert.Zero(t, v["missing"])
-			assert.LessOrEqual(t, v["smallest PTTL"], 3000.0)
 			assert.NotContains(t, v, "dead p99")
 			if c.ours {
-				assert.Positive(t, v["client late p99"])
 				assert.Positive(t, v["goroutines"])
 				assert.Less(t, v["goroutines"], float64(small.leases))
 			} else {
@@ -52,7 +50,6 @@ func TestMeasureCluster(t *testing.T) {
 	v, err := small.measure(t.Context(), clusterPrefix+wheelEngine.name, 0)
 	require.NoError(t, err)
 	assert.Positive(t, v["rate"])
-	assert.Positive(t, v["saturated"])
 	assert.Zero(t, v["lost"])
 	assert.Zero(t, v["missing"], "on the healthy masters, too, after the third has ended")
 	assert.Contains(t, v, "hanging p99")

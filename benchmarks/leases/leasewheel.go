@@ -9,9 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/heapqueue"
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
@@ -37,7 +35,6 @@ var (
 type ownClient struct {
 	client *lock.Client
 	held   []*lock.Held
-	gate   chan struct{} // closed when all locks are acquired
 }
 
 func openOwnClient(t task, opts *lock.Options) (client, error) {
@@ -45,49 +42,18 @@ func openOwnClient(t task, opts *lock.Options) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ownClient{held: make([]*lock.Held, t.Leases), gate: make(chan struct{})}
+	c := &ownClient{held: make([]*lock.Held, t.Leases)}
 	opts.Terms = lock.Terms{TTL: t.TTL}
-	if !t.Saturate {
-		c.client, err = lock.New(store, opts)
-		return c, err
-	}
-	opts.Renewal = renewal.Policy{Fraction: saturatingFraction, Timeout: t.period()}
-	c.client, err = lock.New(&gatedStore{store, c.gate}, opts)
+	c.client, err = lock.New(store, opts)
 	return c, err
 }
-
-// saturatingFraction of a TTL is a period so short that a lease is due for renewal
-// as soon as it has been renewed.
-const saturatingFraction = 1.0 / 3000
-
-// gatedStore delays renewals until its gate is closed. Otherwise the renewals would
-// take the whole capacity of the server while other locks are being acquired.
-type gatedStore struct {
-	*redisstore.Store
-	gate <-chan struct{}
-}
-
-// Renew implements renewal.Renewer.
-func (g *gatedStore) Renew(ctx context.Context, batch []driver.Lease, out []renewal.Outcome) error {
-	select {
-	case <-g.gate:
-		return g.Store.Renew(ctx, batch, out)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (c *ownClient) ready() { close(c.gate) }
 
 func (c *ownClient) lock(ctx context.Context, i int) (err error) {
 	c.held[i], err = c.client.Mutex(lockName(i)).TryLock(ctx)
 	return err
 }
 
-func (c *ownClient) stats() clientStats {
-	s := c.client.Stats().Renewal
-	return clientStats{lost: int(s.Lost()), late: s.Late}
-}
+func (c *ownClient) lost() int { return int(c.client.Stats().Renewal.Lost()) }
 
 // redis returns a go-redis client of the servers of a task.
 func (t task) redis() redis.UniversalClient {

@@ -57,19 +57,18 @@ func main() { os.Exit(program.Main()) }
 
 // plan says what to measure and how long.
 type plan struct {
-	leases   int
-	ttl      time.Duration
-	settle   time.Duration // between acquiring and measuring
-	window   time.Duration // measured
-	saturate time.Duration // measured while the client renews without pause; 0 means not
-	outage   time.Duration // measured with one master hanging, and with it dead
+	leases int
+	ttl    time.Duration
+	settle time.Duration // between acquiring and measuring
+	window time.Duration // measured
+	outage time.Duration // measured with one master hanging, and with it dead
 }
 
 // planned returns the jobs that the flags select.
 func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
-	p := plan{leases: 100_000, ttl: 30 * time.Second, window: 20 * time.Second, saturate: 3 * time.Second}
+	p := plan{leases: 100_000, ttl: 30 * time.Second, window: 20 * time.Second}
 	if o.Quick {
-		p = plan{leases: 10_000, ttl: 4500 * time.Millisecond, window: 4 * time.Second, saturate: time.Second}
+		p = plan{leases: 10_000, ttl: 4500 * time.Millisecond, window: 4 * time.Second}
 	}
 	if flags.ttl != 0 {
 		p.ttl = flags.ttl
@@ -99,7 +98,7 @@ func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
 	if len(counts) > 1 {
 		var jobs []bench.Job
 		for _, n := range counts {
-			p.leases, p.saturate = n, 0
+			p.leases = n
 			jobs = append(jobs, p.jobs(workScale, wheelEngine.name, heapEngine.name)...)
 		}
 		return jobs, notes, nil

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -14,23 +12,14 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// measure measures a candidate. idle is the result of plan.idle.
+// measure measures a candidate while it keeps its locks. CPU is in µs per renewal, lateness in ms. idle is the result of
+// plan.idle.
 func (p plan) measure(ctx context.Context, name string, idle float64) (bench.Values, error) {
 	name, clustered := strings.CutPrefix(name, clusterPrefix)
 	c, err := findCandidate(name)
 	if err != nil {
 		return nil, err
 	}
-	v, err := p.hold(ctx, c, clustered, idle)
-	if err == nil && p.saturate > 0 {
-		v["saturated"], err = p.saturated(ctx, c, clustered)
-	}
-	return v, err
-}
-
-// hold measures a candidate while it keeps its locks. CPU is in µs per renewal, lateness and PTTL in ms, script times in
-// µs.
-func (p plan) hold(ctx context.Context, c candidate, clustered bool, idle float64) (bench.Values, error) {
 	s, err := startServers(ctx, clustered)
 	if err != nil {
 		return nil, err
@@ -56,37 +45,10 @@ func (p plan) hold(ctx context.Context, c candidate, clustered bool, idle float6
 	}
 	observed := m.observed()
 	v["idle"], v["late p50"], v["late p99"] = idle, ms(observed.quantile(0.5)), ms(observed.quantile(0.99))
-	v["smallest PTTL"] = ms(observed.smallestTTL)
 	if v["missing"], err = m.missing(ctx); err == nil && clustered {
 		err = p.failOneMaster(ctx, s, m, v)
 	}
 	return v, err
-}
-
-// saturated measures the highest number of renewals per second of a candidate.
-func (p plan) saturated(ctx context.Context, c candidate, clustered bool) (float64, error) {
-	s, err := startServers(ctx, clustered)
-	if err != nil {
-		return 0, err
-	}
-	defer s.close()
-	work := task{Candidate: c.name, Addrs: s.addrs(), Leases: p.leases, TTL: p.ttl, Saturate: true}
-	if c.saturating > 0 {
-		work.Leases = min(p.leases, c.saturating)
-	}
-	process, err := bench.Start(work)
-	if err != nil {
-		return 0, err
-	}
-	defer process.Kill()
-	if err := bench.Sleep(ctx, p.saturate/4); err != nil {
-		return 0, err
-	}
-	v, err := s.measureDuring(ctx, process, 0, func() error { return bench.Sleep(ctx, p.saturate) })
-	if lost := v["lost"]; lost > 0 {
-		return 0, fmt.Errorf("%.0f of %d locks lost while renewing without pause", lost, work.Leases)
-	}
-	return v["rate"], err
 }
 
 // idle measures the share of a core that a server needs which holds as many keys and
@@ -162,7 +124,7 @@ func (s *servers) measureDuring(ctx context.Context, process *bench.Process, idl
 	v["redis"] = (after.cpu - before.cpu - idle*float64(len(s.nodes))*seconds) * 1e6 / renewals
 	v["client"] = v["cpu"] * 1e6 / renewals
 	v["client + redis"] = v["client"] + v["redis"]
-	maps.Copy(v, after.scripts)
+	v["script p99"] = after.script
 	return v, nil
 }
 

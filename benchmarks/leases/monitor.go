@@ -15,18 +15,16 @@ import (
 
 const (
 	pollInterval = 100 * time.Millisecond
-	pollRate     = 1000 // keys per second that are polled for each purpose
+	pollRate     = 1000 // keys per second
 )
 
 // monitor observes the keys of one server from outside of the process that renews
-// them. It reads the PTTL of random keys. It also polls the expiry time of some
-// keys four times in a period. When an expiry time has moved, the key was renewed
+// them. It polls the expiry time of some keys four times in a period. When an expiry time has moved, the key was renewed
 // one TTL before it. So the server's clock tells when each renewal took effect, no
 // matter when the monitor polls.
 type monitor struct {
 	node   *node
 	keys   []string
-	ttl    time.Duration
 	period time.Duration
 
 	tracked   []trackedKey
@@ -41,21 +39,16 @@ type trackedKey struct {
 	expiry time.Duration // since 1970; 0 means unknown
 }
 
-// observations are what monitors recorded.
-type observations struct {
-	// late has an element for each renewal: the time by which it followed the last
-	// one of the key after more than a period, or 0.
-	late        []time.Duration
-	smallestTTL time.Duration // smallest PTTL of an existing key
-}
+// observations has an element for each renewal: the time by which it followed the last one of the key after more than a
+// period, or 0.
+type observations []time.Duration
 
 func newMonitor(n *node, keys []string, t task) *monitor {
-	m := &monitor{node: n, keys: keys, ttl: t.TTL, period: t.period()}
+	m := &monitor{node: n, keys: keys, period: t.period()}
 	count := min(len(keys), max(1, int(pollRate*m.period.Seconds()/4)))
 	for _, i := range rand.Perm(len(keys))[:count] {
 		m.tracked = append(m.tracked, trackedKey{key: keys[i]})
 	}
-	m.observed.smallestTTL = t.TTL
 	return m
 }
 
@@ -80,11 +73,9 @@ func (m *monitor) watch(ctx context.Context, d time.Duration) error {
 func (m *monitor) poll(ctx context.Context) error {
 	count := min(int(pollRate*pollInterval.Seconds()), len(m.tracked))
 	expiries := make([]*redis.DurationCmd, count)
-	ttls := make([]*redis.DurationCmd, count)
 	_, err := m.node.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range expiries {
 			expiries[i] = p.PExpireTime(ctx, m.tracked[(m.next+i)%len(m.tracked)].key)
-			ttls[i] = p.PTTL(ctx, m.keys[rand.IntN(len(m.keys))])
 		}
 		return nil
 	})
@@ -93,7 +84,6 @@ func (m *monitor) poll(ctx context.Context) error {
 	}
 	for i := range expiries {
 		m.recordExpiry(&m.tracked[(m.next+i)%len(m.tracked)], expiries[i].Val())
-		m.recordTTL(ttls[i].Val())
 	}
 	m.next = (m.next + count) % len(m.tracked)
 	return nil
@@ -108,32 +98,24 @@ func (m *monitor) recordExpiry(k *trackedKey, expiry time.Duration) {
 		k.expiry = expiry
 	case expiry != k.expiry:
 		if m.recording {
-			m.observed.late = append(m.observed.late, max(0, expiry-k.expiry-m.period))
+			m.observed = append(m.observed, max(0, expiry-k.expiry-m.period))
 		}
 		k.expiry = expiry
-	}
-}
-
-// recordTTL records the PTTL of a random key. It ignores missing keys, because
-// missing counts them at the end.
-func (m *monitor) recordTTL(ttl time.Duration) {
-	if m.recording && ttl >= 0 {
-		m.observed.smallestTTL = min(m.observed.smallestTTL, ttl)
 	}
 }
 
 // begin drops earlier observations and starts to record.
 func (m *monitor) begin() {
 	m.recording = true
-	m.observed = observations{smallestTTL: m.ttl}
+	m.observed = nil
 }
 
 // quantile returns a lateness that a share q of the renewals did not exceed.
 func (o observations) quantile(q float64) time.Duration {
-	if len(o.late) == 0 {
+	if len(o) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(o.late))
+	sorted := slices.Sorted(slices.Values(o))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
@@ -174,11 +156,9 @@ func (m monitors) begin() {
 }
 
 // observed returns the observations of all monitors since begin.
-func (m monitors) observed() observations {
-	all := observations{smallestTTL: m[0].ttl}
+func (m monitors) observed() (all observations) {
 	for _, one := range m {
-		all.late = append(all.late, one.observed.late...)
-		all.smallestTTL = min(all.smallestTTL, one.observed.smallestTTL)
+		all = append(all, one.observed...)
 	}
 	return all
 }

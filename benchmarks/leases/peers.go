@@ -17,9 +17,8 @@ import (
 
 var (
 	redsyncPeer = candidate{
-		name:       "redsync",
-		saturating: poolSize,
-		key:        lockName,
+		name: "redsync",
+		key:  lockName,
 		open: func(t task) (client, error) {
 			rs := redsync.New(goredis.NewPool(t.redis()))
 			return &tickerClient{task: t, acquire: func(ctx context.Context, i int) (renewFunc, error) {
@@ -35,9 +34,8 @@ var (
 		},
 	}
 	redislockPeer = candidate{
-		name:       "redislock",
-		saturating: poolSize,
-		key:        lockName,
+		name: "redislock",
+		key:  lockName,
 		open: func(t task) (client, error) {
 			locker := redislock.New(t.redis())
 			return &tickerClient{task: t, acquire: func(ctx context.Context, i int) (renewFunc, error) {
@@ -47,16 +45,14 @@ var (
 		},
 	}
 	rueidisPeer = candidate{
-		name:       "rueidislock",
-		saturating: 1000,
-		key:        rueidisKey,
-		open:       func(t task) (client, error) { return openRueidis(t, true) },
+		name: "rueidislock",
+		key:  rueidisKey,
+		open: func(t task) (client, error) { return openRueidis(t, true) },
 	}
 	rueidisDefaultPeer = candidate{
-		name:       "rueidislock-loop",
-		saturating: 1000,
-		key:        rueidisKey,
-		open:       func(t task) (client, error) { return openRueidis(t, false) },
+		name: "rueidislock-loop",
+		key:  rueidisKey,
+		open: func(t task) (client, error) { return openRueidis(t, false) },
 	}
 )
 
@@ -67,8 +63,8 @@ type renewFunc func(ctx context.Context) error
 // goroutine with a ticker.
 type tickerClient struct {
 	task
-	acquire func(ctx context.Context, i int) (renewFunc, error)
-	lost    atomic.Int64
+	acquire   func(ctx context.Context, i int) (renewFunc, error)
+	lostLocks atomic.Int64
 }
 
 func (t *tickerClient) lock(ctx context.Context, i int) error {
@@ -80,24 +76,20 @@ func (t *tickerClient) lock(ctx context.Context, i int) error {
 	return nil
 }
 
-func (t *tickerClient) ready() {}
-
 // keep renews a lock until a renewal fails.
 func (t *tickerClient) keep(renew renewFunc) {
-	defer t.lost.Add(1)
+	defer t.lostLocks.Add(1)
 	ticker := time.NewTicker(t.period())
 	defer ticker.Stop()
 	for {
-		if !t.Saturate {
-			<-ticker.C
-		}
+		<-ticker.C
 		if renew(context.Background()) != nil {
 			return
 		}
 	}
 }
 
-func (t *tickerClient) stats() clientStats { return clientStats{lost: int(t.lost.Load())} }
+func (t *tickerClient) lost() int { return int(t.lostLocks.Load()) }
 
 // rueidisClient holds the locks of rueidislock. Each lock is a context that ends
 // when the lock is lost.
@@ -116,9 +108,6 @@ func openRueidis(t task, noLoopTracking bool) (client, error) {
 		TryNextAfter:   time.Second, // the default of 20 ms is too short for 64 goroutines that start at once
 		NoLoopTracking: noLoopTracking,
 	}
-	if t.Saturate {
-		opts.ExtendInterval = time.Microsecond
-	}
 	locker, err := rueidislock.NewLocker(opts)
 	if err != nil {
 		return nil, err
@@ -134,14 +123,11 @@ func (r *rueidisClient) lock(_ context.Context, i int) (err error) {
 	return err
 }
 
-func (r *rueidisClient) ready() {}
-
-func (r *rueidisClient) stats() clientStats {
-	var lost int
+func (r *rueidisClient) lost() (lost int) {
 	for _, ctx := range r.ctxs {
 		if ctx != nil && ctx.Err() != nil {
 			lost++
 		}
 	}
-	return clientStats{lost: lost}
+	return lost
 }

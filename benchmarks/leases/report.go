@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
@@ -14,12 +13,10 @@ var engines = []string{wheelEngine.name, heapEngine.name}
 
 func sections() []bench.Section {
 	return []bench.Section{
-		{Page: bench.Page, Name: "leases", Report: report, Charts: func(r *bench.Results) map[string]string {
-			return map[string]string{"leases": chart(r).SVG()}
+		{Page: bench.Page, Name: "leases", Report: report, Charts: func(r *bench.Results) map[string]bench.BarChart {
+			return map[string]bench.BarChart{"leases": chart(r), "lease-scale": scaleChart(r)}
 		}},
-		{Page: bench.Page, Name: "lease-scale", Report: scaleReport, Charts: func(r *bench.Results) map[string]string {
-			return map[string]string{"lease-scale": scaleChart(r).SVG()}
-		}},
+		{Page: bench.Page, Name: "lease-scale", Report: scaleReport},
 	}
 }
 
@@ -34,7 +31,6 @@ var figures = []struct {
 	{"RSS of the client, MiB", []string{"rss"}},
 	{"heap / stacks, bytes per lock", []string{"heap", "stack"}},
 	{"late p50 / p99 ms, by the monitors", []string{"late p50", "late p99"}},
-	{"renewing without pause, renewals per second", []string{"saturated"}},
 	{"lost: reported / missing keys", []string{"lost", "missing"}},
 	{"one master hangs: late p99 / worst ms", []string{"hanging p99", "hanging max"}},
 	{"one master dead: late p99 / worst ms", []string{"dead p99", "dead max"}},
@@ -58,15 +54,13 @@ func report(r *bench.Results) string {
 			}
 			t.Add([]string{row.title}, cells...)
 		}
-		fmt.Fprintf(&b, "%s\n%s", t, r.Goals(goals(work, run), engines...))
+		fmt.Fprintf(&b, "%s\n%s", t, r.Goals(goals(work), engines...))
 	}
 	return b.String()
 }
 
 // goals returns the goals of this module for a number of leases.
-func goals(work string, run bench.Run) []bench.Goal {
-	ttl, _ := time.ParseDuration(run.Notes["TTL"]) // 0 if nothing was measured
-	smallest := float64((ttl - ttl/3 - 50*time.Millisecond).Milliseconds())
+func goals(work string) []bench.Goal {
 	of := func(key string) bench.Ref { return bench.Ref{Work: work, Key: key} }
 	to := func(peer string) bench.Ref { return bench.Ref{Candidate: peer} }
 	clustered := func(key string) bench.Ref { return bench.Ref{Work: work, Candidate: clusterPrefix + "*", Key: key} }
@@ -81,9 +75,6 @@ func goals(work string, run bench.Run) []bench.Goal {
 		{Name: "goroutines", Of: of("goroutines"), Bound: 12},
 		{Name: "RSS", Of: of("rss"), Bound: 80, Unit: " MiB"},
 		{Name: "heap per lock", Of: of("heap"), Bound: 600, Unit: " B"},
-		{Name: "late p99, by the client", Of: of("client late p99"), Bound: 25, Unit: " ms"},
-		{Name: "smallest PTTL", Of: of("smallest PTTL"), Bound: smallest, Least: true, Unit: " ms"},
-		{Name: "renewing without pause", Of: of("saturated"), Bound: 450_000, Least: true, Unit: "/s"},
 		{Name: "script, p99", Of: of("script p99"), Bound: 50, Unit: " µs"},
 		{Name: "lost without a fault", Of: of("lost"), Bound: 0},
 		{Name: "missing keys", Of: of("missing"), Bound: 0},
@@ -99,15 +90,7 @@ func chart(r *bench.Results) bench.BarChart {
 		work := fmt.Sprint(workHold, " ", n)
 		g := bench.BarGroup{Title: fmt.Sprintf("%d locks held", n)}
 		for _, one := range candidates() {
-			redis, ok := r.Figure(work, one.name, "redis")
-			client, _ := r.Figure(work, one.name, "client")
-			class := "other"
-			if one.ours {
-				class = "ours"
-			}
-			if ok {
-				g.Bars = append(g.Bars, bench.Bar{Name: one.name, Class: class, Parts: []float64{redis, client}})
-			}
+			g.Add(bench.Bar{Name: one.name, Ours: one.ours}, r, work, one.name, "redis", "client")
 		}
 		c.Groups = append(c.Groups, g)
 	}
@@ -154,19 +137,14 @@ func scaleGoals(numbers []int) []bench.Goal {
 }
 
 // scaleChart shows the CPU time of a renewal against the number of leases.
-func scaleChart(r *bench.Results) bench.LineChart {
-	c := bench.LineChart{Title: "CPU of a renewal against the number of leases (logarithmic)", Unit: "µs", XLabel: "leases in one process", Low: 0.1}
-	var works []string
-	for _, n := range r.Numbers(workScale) {
-		c.X = append(c.X, fmt.Sprint(n))
-		works = append(works, fmt.Sprint(workScale, " ", n))
-	}
-	for _, panel := range [][2]string{{"client", "client"}, {"redis-server", "redis"}} {
-		p := bench.Panel{Title: panel[0]}
-		for _, engine := range engines {
-			p.Series = append(p.Series, bench.Series{Name: engine, Ours: engine == wheelEngine.name, Values: r.Line(works, engine, panel[1])})
+func scaleChart(r *bench.Results) bench.BarChart {
+	c := bench.BarChart{Title: "CPU of a renewal by the number of leases in one process, µs: redis-server + client"}
+	for _, engine := range engines {
+		g := bench.BarGroup{Title: engine}
+		for _, n := range r.Numbers(workScale) {
+			g.Add(bench.Bar{Name: fmt.Sprint(n, " leases"), Ours: true}, r, fmt.Sprint(workScale, " ", n), engine, "redis", "client")
 		}
-		c.Panels = append(c.Panels, p)
+		c.Groups = append(c.Groups, g)
 	}
 	return c
 }

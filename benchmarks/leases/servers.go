@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -140,18 +139,14 @@ func (n *node) missing(ctx context.Context, keys []string) (int, error) {
 // serverStats are the statistics of a server, or of several.
 type serverStats struct {
 	at       time.Time
-	cpu      float64      // seconds since the start of the server
-	renewals float64      // since resetStats
-	scripts  bench.Values // run times in µs since resetStats
+	cpu      float64 // seconds since the start of the server
+	renewals float64 // since resetStats
+	script   float64 // 99th percentile of the run times in µs, since resetStats
 }
 
-// resetStats resets the statistics of the servers. It also sets the percentiles of
-// the latencies that they report.
+// resetStats resets the statistics of the servers.
 func (s *servers) resetStats(ctx context.Context) error {
 	for _, n := range s.nodes {
-		if err := n.rdb.ConfigSet(ctx, "latency-tracking-info-percentiles", "50 99 100").Err(); err != nil {
-			return fmt.Errorf("redis-server 7 or later required: %w", err)
-		}
 		if err := n.rdb.ConfigResetStat(ctx).Err(); err != nil {
 			return err
 		}
@@ -159,11 +154,11 @@ func (s *servers) resetStats(ctx context.Context) error {
 	return nil
 }
 
-// readStats returns the sums over the servers, and the highest script times. It counts a renewal by its effect: the
+// readStats returns the sums over the servers, and the highest script time. It counts a renewal by its effect: the
 // script of every candidate extends a key by one PEXPIRE or PEXPIREAT, and nothing else in this program uses these
 // commands.
 func (s *servers) readStats(ctx context.Context) (serverStats, error) {
-	sum := serverStats{scripts: bench.Values{}}
+	var sum serverStats
 	for _, n := range s.nodes {
 		info, err := bench.Info(ctx, n.rdb, "cpu", "commandstats", "latencystats")
 		if err != nil {
@@ -172,9 +167,7 @@ func (s *servers) readStats(ctx context.Context) (serverStats, error) {
 		sum.at = time.Now()
 		sum.cpu += bench.InfoCPU(info)
 		sum.renewals += bench.InfoField(info["cmdstat_pexpire"], "calls") + bench.InfoField(info["cmdstat_pexpireat"], "calls")
-		for key, field := range map[string]string{"script p50": "p50", "script p99": "p99", "script max": "p100"} {
-			sum.scripts[key] = max(sum.scripts[key], bench.InfoField(info["latency_percentiles_usec_evalsha"], field))
-		}
+		sum.script = max(sum.script, bench.InfoField(info["latency_percentiles_usec_evalsha"], "p99"))
 	}
 	return sum, nil
 }

@@ -1,7 +1,6 @@
 // Command locks compares this module with other lock clients: uncontended locks, a
 // contended lock, and many locks as one. Each client runs in a process of its own on a
-// redis-server of its own. The program needs redis-server 7 or later in PATH. With
-// Java and Maven it measures Redisson, too.
+// redis-server of its own. The program needs redis-server 7 or later in PATH.
 //
 //	go run ./locks
 //	go run ./locks -quick
@@ -80,9 +79,6 @@ func plan(o bench.Options) ([]bench.Job, map[string]string, error) {
 	for _, c := range batchCandidates() {
 		add(task{Work: workBatches, Candidate: c.name, Window: each})
 	}
-	jobs = append(jobs, bench.Job{Work: workBatches, Candidate: redisson, Measure: func(ctx context.Context) (bench.Values, error) {
-		return measureRedisson(ctx, each)
-	}})
 	return jobs, map[string]string{"Redis": redis, "window": window.String()}, nil
 }
 

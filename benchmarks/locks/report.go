@@ -10,8 +10,8 @@ import (
 )
 
 func sections() []bench.Section {
-	return []bench.Section{{Page: bench.Page, Name: "locks", Report: report, Charts: func(r *bench.Results) map[string]string {
-		return map[string]string{"batches": chart(r).SVG()}
+	return []bench.Section{{Page: bench.Page, Name: "locks", Report: report, Charts: func(r *bench.Results) map[string]bench.BarChart {
+		return map[string]bench.BarChart{"batches": chart(r)}
 	}}}
 }
 
@@ -62,17 +62,16 @@ func table(r *bench.Results, work, what string, numbers []int, columns ...string
 	return t
 }
 
-// batchNames returns the measured candidates in the order of the table.
-func batchNames(r *bench.Results) []string {
-	var names []string
+// batchNames returns the candidates in the order of the table.
+func batchNames() (names []string) {
 	for _, c := range batchCandidates() {
 		names = append(names, c.name)
 	}
-	return r.Measured(append(names, redisson), workBatches)
+	return names
 }
 
 func batchTable(r *bench.Results) bench.Table {
-	names := batchNames(r)
+	names := batchNames()
 	t := bench.Table{append([]string{"members"}, names...)}
 	for _, n := range memberCounts {
 		var cells []string
@@ -106,20 +105,15 @@ func goals() []bench.Goal {
 		bench.Goal{Name: "1,000 members", Of: bench.Ref{Work: workBatches, Key: "1000"}, Bound: 5, Unit: " ms"})
 }
 
-// chart shows the time to lock many locks as one against their number.
-func chart(r *bench.Results) bench.LineChart {
-	c := bench.LineChart{Title: "Time to lock and unlock many locks as one", Unit: "ms", XLabel: "locks", Low: 0.01}
-	var p bench.Panel
-	for _, name := range batchNames(r) {
-		s := bench.Series{Name: name, Ours: name == leasewheelCandidate.name}
-		for _, n := range memberCounts {
-			s.Values = append(s.Values, r.Line([]string{workBatches}, name, fmt.Sprint(n))...)
-		}
-		p.Series = append(p.Series, s)
-	}
+// chart shows the time to lock many locks as one, by their number.
+func chart(r *bench.Results) bench.BarChart {
+	c := bench.BarChart{Title: "Time to lock and unlock many locks as one"}
 	for _, n := range memberCounts {
-		c.X = append(c.X, fmt.Sprint(n))
+		g := bench.BarGroup{Title: fmt.Sprint(n, " locks, ms")}
+		for _, name := range batchNames() {
+			g.Add(bench.Bar{Name: name, Ours: name == leasewheelCandidate.name}, r, workBatches, name, fmt.Sprint(n))
+		}
+		c.Groups = append(c.Groups, g)
 	}
-	c.Panels = []bench.Panel{p}
 	return c
 }

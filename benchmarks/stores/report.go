@@ -11,8 +11,8 @@ import (
 )
 
 func sections() []bench.Section {
-	return []bench.Section{{Page: "STORES.md", Name: "stores", Report: report, Charts: func(r *bench.Results) map[string]string {
-		return map[string]string{"stores": chart(r).SVG()}
+	return []bench.Section{{Page: "STORES.md", Name: "stores", Report: report, Charts: func(r *bench.Results) map[string]bench.BarChart {
+		return map[string]bench.BarChart{"stores": chart(r)}
 	}}}
 }
 
@@ -101,14 +101,8 @@ func chart(r *bench.Results) bench.BarChart {
 	c := bench.BarChart{Title: "Stores: times, and CPU of client + server (logarithmic)", Log: true}
 	group := func(title, work string, keys ...string) {
 		g := bench.BarGroup{Title: title}
-		for _, name := range r.Measured(names(), work) {
-			bar := bench.Bar{Name: name, Class: "ours"}
-			for _, key := range keys {
-				if v, ok := r.Figure(work, name, key); ok {
-					bar.Parts = append(bar.Parts, v)
-				}
-			}
-			g.Bars = append(g.Bars, bar)
+		for _, name := range names() {
+			g.Add(bench.Bar{Name: name, Ours: true}, r, work, name, keys...)
 		}
 		c.Groups = append(c.Groups, g)
 	}

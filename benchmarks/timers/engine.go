@@ -32,11 +32,10 @@ type engine[H any] interface {
 
 // peer is one of the engines that are measured.
 type peer struct {
-	name       string
-	title      string
-	ticks      []time.Duration // the ticks that it supports; none if it has no tick
-	occasional bool            // measured in one round only, and not with -quick
-	run        func(s spec) (values, error)
+	name  string
+	title string
+	ticks []time.Duration // the ticks that it supports; none if it has no tick
+	run   func(s spec) (values, error)
 }
 
 // The ticks of the rows.
@@ -50,12 +49,11 @@ var bothTicks = []time.Duration{fineTick, coarseTick}
 // peers are the engines that run in a Go process. See netty.go for Netty.
 var peers = []peer{
 	{name: "wheel", title: "wheel", ticks: bothTicks, run: runOn(newWheel)},
-	{name: "wheel-go", title: "wheel, schedule.AfterFunc", ticks: bothTicks, occasional: true, run: runOn(newGoWheel)},
+	{name: "wheel-go", title: "wheel, schedule.AfterFunc", ticks: bothTicks, run: runOn(newGoWheel)},
 	{name: "heap", title: "heapqueue", run: runOn(newHeap)},
 	{name: "std", title: "time.AfterFunc", run: runOn(newStd)},
 	{name: "antlabs", title: "antlabs/timer", ticks: []time.Duration{coarseTick}, run: runOn(newAntlabs)},
 	{name: "russellluo", title: "RussellLuo/timingwheel", ticks: bothTicks, run: runOn(newRussellLuo)},
-	{name: "rfyiamcool", title: "rfyiamcool/go-timewheel", ticks: bothTicks, occasional: true, run: runOn(newRfyiamcool)},
 	{name: "containerheap", title: "container/heap", run: runOn(newContainerHeap)},
 }
 
@@ -84,11 +82,6 @@ func titleOf(name string) string {
 		return name
 	}
 	return p.title
-}
-
-func isOccasional(name string) bool {
-	p, err := peerNamed(name)
-	return err == nil && p.occasional
 }
 
 // hasTick tells whether a peer can run with a tick. A peer without ticks runs with

@@ -29,34 +29,29 @@ func fire[H any](e engine[H], s spec) values {
 	warmUp(e, warmUpTimers, warmUpTime)
 	resetLateness()
 	lead := leadTime(s.Pending)
-	m, took := scheduleFires(e, s.Pending, lead, s.For, s.Ordered)
+	m, took := scheduleFires(e, s.Pending, lead, s.For)
 	awaitFires(s.Pending, lead+s.For+20*time.Second)
 	h := readLateness()
 	v := h.values()
 	v["cpu"] = float64(m.stop().cpu) / float64(s.Pending)
-	v["missing"] = float64(s.Pending) - float64(h.fired)
 	v[setupDelay] = max(0, float64(took-lead)/1e6)
 	return v
 }
 
 // warmUp fires n timers over d and waits for them.
 func warmUp[H any](e engine[H], n int, d time.Duration) {
-	scheduleFires(e, n, 100*time.Millisecond, d, false)
+	scheduleFires(e, n, 100*time.Millisecond, d)
 	awaitFires(n, 20*time.Second)
 }
 
 // scheduleFires schedules n timers that come due over d, from lead after now on, in
-// random order or in the order of their due times. It returns a meter that starts
+// random order. It returns a meter that starts
 // when all are scheduled and the garbage of before is collected.
-func scheduleFires[H any](e engine[H], n int, lead, d time.Duration, ordered bool) (m *meter, took time.Duration) {
+func scheduleFires[H any](e engine[H], n int, lead, d time.Duration) (m *meter, took time.Duration) {
 	start := now()
 	rng := seed
-	for i := range n {
-		offset := rng.within(d)
-		if ordered {
-			offset = time.Duration(float64(d) * float64(i) / float64(n))
-		}
-		due := start + int64(lead+offset)
+	for range n {
+		due := start + int64(lead+rng.within(d))
 		e.fire(time.Duration(due-now()), due)
 	}
 	runtime.GC()
@@ -89,23 +84,14 @@ func rearm[H any](e engine[H], s spec) values {
 	m, before := startMeter(), periodicCalls()
 	time.Sleep(s.For)
 	n := float64(periodicCalls() - before)
-	c := m.stop()
-	return values{
-		"cpu":  float64(c.cpu) / max(1, n),
-		"rate": n / float64(s.Pending) / c.wall.Seconds() * period.Seconds() * 100,
-	}
+	return values{"cpu": float64(m.stop().cpu) / max(1, n)}
 }
 
 // spread measures the share of a core that an engine needs while s.Pending timers
 // come due over a minute.
 func spread[H any](e engine[H], s spec) values {
 	const lead = 3 * time.Second
-	m, _ := scheduleFires(e, s.Pending, lead, time.Minute, false)
+	m, _ := scheduleFires(e, s.Pending, lead, time.Minute)
 	time.Sleep(s.For)
-	c := m.stop()
-	h := readLateness()
-	v := h.values()
-	v["core"] = c.cpu.Seconds() / c.wall.Seconds() * 100
-	v["fired"] = float64(h.fired)
-	return v
+	return values{"core": m.stop().share()}
 }

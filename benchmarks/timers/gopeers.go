@@ -7,7 +7,6 @@ import (
 
 	"github.com/RussellLuo/timingwheel"
 	antlabs "github.com/antlabs/timer"
-	rfyiamcool "github.com/rfyiamcool/go-timewheel"
 )
 
 func noop() {}
@@ -97,33 +96,3 @@ func (r russellLuo) every(period time.Duration) {
 type fixedPeriod time.Duration
 
 func (p fixedPeriod) Next(t time.Time) time.Time { return t.Add(time.Duration(p)) }
-
-// rfyiamcoolWheel has periodic tasks and no Reset of a task. It starts a goroutine
-// for each function.
-type rfyiamcoolWheel struct{ *rfyiamcool.TimeWheel }
-
-// The package starts a default wheel at import, in the processes of all peers. That
-// wheel would wake each process once a second.
-func init() { rfyiamcool.DefaultTimeWheel.Stop() }
-
-func newRfyiamcool(s spec) engine[*rfyiamcool.Task] {
-	w, err := rfyiamcool.NewTimeWheel(s.Tick, s.Buckets)
-	must(err)
-	w.Start()
-	return rfyiamcoolWheel{w}
-}
-
-func (r rfyiamcoolWheel) noop(d time.Duration) *rfyiamcool.Task { return r.Add(d, noop) }
-func (r rfyiamcoolWheel) stop(t *rfyiamcool.Task)               { must(r.Remove(t)) }
-func (r rfyiamcoolWheel) call(d time.Duration, f func())        { r.Add(d, f) }
-func (r rfyiamcoolWheel) every(period time.Duration)            { r.AddCron(period, recordPeriodic) }
-func (r rfyiamcoolWheel) close()                                { r.Stop() }
-
-func (r rfyiamcoolWheel) reset(t *rfyiamcool.Task, d time.Duration) *rfyiamcool.Task {
-	r.stop(t)
-	return r.noop(d)
-}
-
-func (r rfyiamcoolWheel) fire(d time.Duration, due int64) {
-	r.Add(d, func() { recordFire(due) })
-}

@@ -32,17 +32,11 @@ func liveHeap() int64 {
 	return int64(mem.HeapAlloc)
 }
 
-// idle measures an engine that has run one timer and has s.Pending timers that are
-// due in an hour or later: its share of a core and its wake-ups a second.
+// idle measures the share of a core of an engine that has run one timer.
 func idle[H any](e engine[H], s spec) values {
 	warmUp(e, 1, time.Millisecond)
-	fill(e, s.Pending)
 	time.Sleep(200 * time.Millisecond)
 	m := startMeter()
 	time.Sleep(s.For)
-	c := m.stop()
-	return values{
-		"core":  c.cpu.Seconds() / c.wall.Seconds() * 100,
-		"wakes": c.sleeps / c.wall.Seconds(),
-	}
+	return values{"core": m.stop().share()}
 }

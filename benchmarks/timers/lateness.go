@@ -25,9 +25,9 @@ func now() int64 { return int64(time.Since(start)) }
 // It has several parts, so that callbacks on different cores seldom write to the
 // same cache line.
 var lateness [16]struct {
-	early, earliest atomic.Int64
-	_               [48]byte
-	late            [lateBuckets]atomic.Uint32
+	early atomic.Int64
+	_     [56]byte
+	late  [lateBuckets]atomic.Uint32
 }
 
 // Each power of two of microseconds has bucketsPerOctave buckets of equal width, so
@@ -44,9 +44,6 @@ func recordFire(due int64) {
 	part := &lateness[uintptr(unsafe.Pointer(&local))>>11%uintptr(len(lateness))]
 	if late < 0 {
 		part.early.Add(1)
-		for earliest := part.earliest.Load(); late < earliest; earliest = part.earliest.Load() {
-			part.earliest.CompareAndSwap(earliest, late)
-		}
 		late = 0
 	}
 	part.late[bucketOf(late)].Add(1)
@@ -67,7 +64,6 @@ func bucketEnd(bucket int) time.Duration {
 // histogram is the sum of the parts of lateness.
 type histogram struct {
 	fired, early uint64
-	earliest     time.Duration // negative if a timer fired early
 	late         [lateBuckets]uint64
 }
 
@@ -76,7 +72,6 @@ func readLateness() histogram {
 	for i := range lateness {
 		part := &lateness[i]
 		sum.early += uint64(part.early.Load())
-		sum.earliest = min(sum.earliest, time.Duration(part.earliest.Load()))
 		for b := range part.late {
 			n := uint64(part.late[b].Load())
 			sum.late[b] += n
@@ -90,7 +85,6 @@ func resetLateness() {
 	for i := range lateness {
 		part := &lateness[i]
 		part.early.Store(0)
-		part.earliest.Store(0)
 		for b := range part.late {
 			part.late[b].Store(0)
 		}
@@ -113,12 +107,10 @@ func (h *histogram) quantile(q float64) time.Duration {
 func (h *histogram) values() values {
 	ms := func(q float64) float64 { return float64(h.quantile(q)) / 1e6 }
 	return values{
-		"early":    float64(h.early) / max(1, float64(h.fired)) * 100,
-		"earliest": float64(-h.earliest) / 1e6,
-		"p50":      ms(0.50),
-		"p99":      ms(0.99),
-		"p99.99":   ms(0.9999),
-		"max":      ms(1),
+		"early": float64(h.early) / max(1, float64(h.fired)) * 100,
+		"p50":   ms(0.50),
+		"p99":   ms(0.99),
+		"max":   ms(1),
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 //	go run ./timers                     # all rows, about an hour
 //	go run ./timers -quick              # three minutes, less precise
-//	go run ./timers -rows replace,reset -only wheel,std
+//	go run ./timers -work replace,reset -only wheel,std
 //	go run ./timers -print -docs ../docs
 //
 // Each sample runs in a process of its own: a child of this program, or a JVM for
@@ -27,19 +27,14 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// flags are those of this program.
-var flags struct {
-	rows   string
-	rounds int
-}
+var rounds int // 0 means the default
 
 var program = bench.Program{
 	Name:  "timers",
 	Path:  "results/timers.json",
 	Quick: "one round of shorter samples",
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&flags.rows, "rows", "", "comma-separated `ids` of rows, or first parts of ids (default all)")
-		f.IntVar(&flags.rounds, "rounds", 0, "rounds (default 3, or 1 with -quick)")
+		f.IntVar(&rounds, "rounds", 0, "rounds (default 3, or 1 with -quick)")
 	},
 	Plan: planned, Child: child, Sections: sections,
 }
@@ -48,20 +43,19 @@ func main() { os.Exit(program.Main()) }
 
 // planned returns the jobs that the flags select. If Netty cannot be measured, it prints a warning and leaves it out.
 func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
-	s := settings{quick: o.Quick, rounds: flags.rounds, peers: o.Only}
-	s.rows = strings.FieldsFunc(flags.rows, func(r rune) bool { return r == ',' })
-	if s.rounds == 0 {
-		s.rounds = 3
-		if o.Quick {
-			s.rounds = 1
-		}
+	switch {
+	case rounds == 0 && o.Quick:
+		rounds = 1
+	case rounds == 0:
+		rounds = 3
 	}
 	notes := environment()
 	var java *jvm
 	var jobs []bench.Job
-	for _, j := range s.plan() {
+	for _, j := range plan(o.Quick, rounds) {
+		one := bench.Job{Work: j.Spec.name(), Candidate: j.Peer, Round: j.Round}
 		take := j.inChild
-		if j.Peer == netty {
+		if j.Peer == netty && o.Selects(one) {
 			if java == nil {
 				var err error
 				if java, err = newJVM(context.Background()); err != nil {
@@ -76,9 +70,8 @@ func planned(o bench.Options) ([]bench.Job, map[string]string, error) {
 			}
 			take = func(ctx context.Context) (values, error) { return java.sample(ctx, j) }
 		}
-		jobs = append(jobs, bench.Job{Work: j.Spec.name(), Candidate: j.Peer, Round: j.Round, Measure: func(ctx context.Context) (bench.Values, error) {
-			return j.measure(ctx, take)
-		}})
+		one.Measure = func(ctx context.Context) (bench.Values, error) { return j.measure(ctx, take) }
+		jobs = append(jobs, one)
 	}
 	return jobs, notes, nil
 }
@@ -139,7 +132,7 @@ func environment() map[string]string {
 		return notes
 	}
 	for _, m := range build.Deps {
-		for _, peer := range []string{"antlabs/timer", "RussellLuo/timingwheel", "rfyiamcool/go-timewheel"} {
+		for _, peer := range []string{"antlabs/timer", "RussellLuo/timingwheel"} {
 			if strings.HasSuffix(m.Path, peer) {
 				notes[peer] = m.Version
 			}

@@ -4,24 +4,23 @@ package main
 
 import (
 	"runtime"
-	"syscall"
 	"time"
+
+	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// meter measures the wall time, the processor time, the allocations and the
-// voluntary context switches of this process. A core that the machine takes away
+// meter measures the wall time, the processor time and the allocations of this process. A core that the machine takes away
 // lengthens the wall time and hardly changes the processor time.
 type meter struct {
-	wall   time.Time
-	cpu    time.Duration
-	sleeps float64
-	mem    runtime.MemStats
+	wall time.Time
+	cpu  time.Duration
+	mem  runtime.MemStats
 }
 
 func startMeter() *meter {
 	m := new(meter)
 	runtime.ReadMemStats(&m.mem)
-	m.cpu, m.sleeps = usage()
+	m.cpu = processCPU()
 	m.wall = time.Now()
 	return m
 }
@@ -30,12 +29,11 @@ func startMeter() *meter {
 type cost struct {
 	wall, cpu     time.Duration
 	bytes, allocs float64
-	sleeps        float64
 }
 
 func (m *meter) stop() cost {
 	wall := time.Since(m.wall)
-	cpu, sleeps := usage()
+	cpu := processCPU()
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	return cost{
@@ -43,9 +41,11 @@ func (m *meter) stop() cost {
 		cpu:    cpu - m.cpu,
 		bytes:  float64(mem.TotalAlloc - m.mem.TotalAlloc),
 		allocs: float64(mem.Mallocs - m.mem.Mallocs),
-		sleeps: sleeps - m.sleeps,
 	}
 }
+
+// share returns the share of a core in %.
+func (c cost) share() float64 { return c.cpu.Seconds() / c.wall.Seconds() * 100 }
 
 // put stores the cost of one of n operations in v. The names begin with prefix.
 func (c cost) put(n float64, v values, prefix string) {
@@ -55,10 +55,8 @@ func (c cost) put(n float64, v values, prefix string) {
 	v[prefix+"allocs"] = c.allocs / n
 }
 
-// usage returns the processor time and the voluntary context switches of this
-// process.
-func usage() (cpu time.Duration, sleeps float64) {
-	var u syscall.Rusage
-	must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(u.Nvcsw)
+func processCPU() time.Duration {
+	cpu, err := bench.ProcessCPU()
+	must(err)
+	return cpu
 }

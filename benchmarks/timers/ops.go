@@ -72,7 +72,6 @@ func ops[H any](e engine[H], s spec) values {
 		}
 	}, s.For).put(v, "near.")
 	onAllCores(e, s.For).put(v, "par.")
-	v["par.added"] = v["par.cpu"] / v["hot.cpu"]
 	return v
 }
 

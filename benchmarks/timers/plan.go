@@ -4,7 +4,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -16,53 +15,31 @@ type job struct {
 	Spec spec `json:"spec"`
 }
 
-// settings say what to measure and how long.
-type settings struct {
-	quick  bool
-	rounds int
-	rows   []string // ids, or first parts of ids; empty means all
-	peers  []string // empty means all
-}
-
 // shorten cuts the time of a sample for a quick run.
-func (s settings) shorten(sample spec) spec {
-	if !s.quick {
-		return sample
-	}
-	switch sample.Work {
+func (s spec) shorten() spec {
+	switch s.Work {
 	case "fire":
 	case "spread", "probe":
-		sample.For = 6 * time.Second
+		s.For = 6 * time.Second
 	default:
-		sample.For /= 2
+		s.For /= 2
 	}
-	return sample
+	return s
 }
-
-// selected returns the rows to measure.
-func (s settings) selected() []row {
-	var out []row
-	for _, r := range rows {
-		if (s.quick && r.notQuick) || (len(s.rows) > 0 && !slices.ContainsFunc(s.rows, r.matches)) {
-			continue
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
-func (r row) matches(id string) bool { return r.ID == id || strings.HasPrefix(r.ID, id+"-") }
 
 // plan lists the samples in the order in which they run: round by round, spec by
 // spec, peer by peer.
-func (s settings) plan() []job {
+func plan(quick bool, rounds int) []job {
 	type need struct {
 		spec   spec
 		peers  []string
 		repeat repetition
 	}
 	var needs []need
-	for _, r := range s.selected() {
+	for _, r := range rows {
+		if quick && r.notQuick {
+			continue
+		}
 		i := slices.IndexFunc(needs, func(n need) bool { return n.spec == r.sample })
 		if i < 0 {
 			i = len(needs)
@@ -72,12 +49,17 @@ func (s settings) plan() []job {
 		needs[i].repeat = min(needs[i].repeat, r.repeat)
 	}
 	var jobs []job
-	for round := range s.rounds {
+	for round := range rounds {
 		for _, n := range needs {
 			for _, p := range rotate(order(), round) {
-				if slices.Contains(n.peers, p) && n.repeat.includes(p, round) && s.measures(p, round) && hasTick(p, n.spec.Tick) {
-					jobs = append(jobs, job{Peer: p, Round: round, Spec: s.shorten(n.spec)})
+				if !slices.Contains(n.peers, p) || !n.repeat.includes(p, round) || !hasTick(p, n.spec.Tick) {
+					continue
 				}
+				j := job{Peer: p, Round: round, Spec: n.spec}
+				if quick {
+					j.Spec = j.Spec.shorten()
+				}
+				jobs = append(jobs, j)
 			}
 		}
 	}
@@ -103,14 +85,6 @@ func rotate(names []string, round int) []string {
 	return append(slices.Clone(names[first:]), names[:first]...)
 }
 
-// measures reports whether the settings include a peer in a round.
-func (s settings) measures(peer string, round int) bool {
-	if len(s.peers) > 0 {
-		return slices.Contains(s.peers, peer)
-	}
-	return !isOccasional(peer) || !s.quick && round == 0
-}
-
 // order returns the peers in the order of the tables.
 func order() []string {
 	var names []string
@@ -129,12 +103,6 @@ func (r row) peers() []string {
 		}
 		return allBut("wheel-go")
 	case "fire":
-		switch {
-		case r.sample.Buckets > 0:
-			return []string{"wheel"}
-		case r.sample.Ordered:
-			return []string{"wheel", "heap", "std"}
-		}
 		return order()
 	case "rearm":
 		return allBut("containerheap")

@@ -41,15 +41,12 @@ func probe[H any](e engine[H], s spec) values {
 		return failed
 	}
 	runtime.GC()
-	took := time.Duration(now() - begin)
 	runProbes(e, now()+int64(200*time.Millisecond)) // warm up
 	resetLateness()
 	runProbes(e, max(begin+int64(s.For), now()+int64(s.For/2)))
 	h := readLateness()
 	v := h.values()
 	v["probes"] = float64(h.fired)
-	v["setup"] = took.Seconds()
-	v["rss"] = float64(bench.ProcessRSS()) / (1 << 20)
 	return v
 }
 

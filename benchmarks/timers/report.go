@@ -8,14 +8,12 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
 func sections() []bench.Section {
 	return []bench.Section{
-		{Name: "figures", Report: func(r *bench.Results) string { return figures(r, rows, r.Measured(order(), works(r)...)) + probes(r) }},
 		{Page: bench.Page, Name: "timers", Report: page, Charts: allCharts},
 	}
 }
@@ -33,7 +31,7 @@ func (r row) figure(results *bench.Results, peer string) (float64, bool) {
 	return results.Figure(r.sample.name(), peer, r.key)
 }
 
-// pageRows are the figures that the page shows. The program prints all of them.
+// pageRows are the figures that the table shows.
 var pageRows = []string{
 	"hot-0", "hot-1m", "hot-10m", "par-1m", "replace", "reset", "fire", "fire-p99", "fire-early", "rearm", "spread", "bytes", "gc", "idle",
 	"after", "after-allocs", "after-channels", "context", "context-bytes", "context-done", "context-done-bytes",
@@ -107,16 +105,13 @@ func (r row) bestPeer(results *bench.Results) (name string) {
 	return name
 }
 
-// figures returns a table of the figures of peers, without the probes.
+// figures returns a table of the figures of peers.
 func figures(r *bench.Results, rows []row, names []string) string {
 	t := bench.Table{{"work"}}
 	for _, p := range names {
 		t[0] = append(t[0], titleOf(p))
 	}
 	for _, w := range rows {
-		if w.sample.Work == "probe" || w.own == "heap" {
-			continue // in the table of probes; in the row of the wheel
-		}
 		var cells []string
 		for _, p := range names {
 			cells = append(cells, r.Cell(w.sample.name(), p, w.key))
@@ -124,33 +119,6 @@ func figures(r *bench.Results, rows []row, names []string) string {
 		t.Add([]string{w.Name + inUnit(w)}, cells...)
 	}
 	return t.String()
-}
-
-// probes returns the table of the lateness of the probes, or "" if there is none.
-func probes(r *bench.Results) string {
-	t := bench.Table{{"ms late: p50 / p99 / p99.99 / worst"}}
-	for _, l := range probeLoads {
-		t[0] = append(t[0], l.name)
-	}
-	for _, p := range order() {
-		var cells []string
-		for _, l := range probeLoads {
-			work := l.spec().name()
-			cell := r.Cell(work, p, "p50", "p99", "p99.99", "max")
-			if early, _ := r.Figure(work, p, "early"); early > 0 {
-				cell += fmt.Sprintf(" (%s %% early)", bench.Number(early))
-			}
-			if cell == "" {
-				cell = r.Failure(work, p)
-			}
-			cells = append(cells, cell)
-		}
-		t.Add([]string{titleOf(p)}, cells...)
-	}
-	if len(t) == 1 {
-		return ""
-	}
-	return "\n" + t.String()
 }
 
 func unit(w row) string {
@@ -173,6 +141,7 @@ var charts = []struct {
 	rows        []string // ids
 	log         bool
 }{
+	{file: "probe", title: "A timer of 5 ms beside others: worst lateness (logarithmic)", rows: []string{"probe-0", "probe-1m-1", "probe-1m-10", "probe-10m-1", "probe-10m-10"}, log: true},
 	{file: "schedule-stop", title: "Schedule and stop: CPU", rows: []string{"hot-0", "hot-100k", "hot-1m", "hot-10m"}},
 	{file: "all-cores", title: "Schedule and stop on all cores: wall time", rows: []string{"par-100k", "par-1m"}},
 	{file: "replace-reset", title: "A random timer of 1,000,000: CPU", rows: []string{"replace", "reset"}},
@@ -182,8 +151,8 @@ var charts = []struct {
 	{file: "heap", title: "heapqueue: CPU", rows: []string{"hot-0", "heap-near"}},
 }
 
-func allCharts(r *bench.Results) map[string]string {
-	all := map[string]string{"probe": probeChart(r).SVG()}
+func allCharts(r *bench.Results) map[string]bench.BarChart {
+	all := map[string]bench.BarChart{}
 	for _, one := range charts {
 		c := bench.BarChart{Title: one.title, Log: one.log}
 		for _, id := range one.rows {
@@ -191,7 +160,7 @@ func allCharts(r *bench.Results) map[string]string {
 			must(err)
 			c.Groups = append(c.Groups, w.bars(r))
 		}
-		all[one.file] = c.SVG()
+		all[one.file] = c
 	}
 	return all
 }
@@ -200,44 +169,9 @@ func allCharts(r *bench.Results) map[string]string {
 func (r row) bars(results *bench.Results) bench.BarGroup {
 	g := bench.BarGroup{Title: r.Name + inUnit(r)}
 	for _, p := range order() {
-		v, ok := r.figure(results, p)
-		if !ok {
-			continue
-		}
-		class := "other"
-		if early, _ := results.Figure(r.sample.name(), p, "early"); early > 0 && r.sample.Work == "fire" {
-			class = "early"
-		}
-		if isOurs(p) {
-			class = "ours"
-		}
-		g.Bars = append(g.Bars, bench.Bar{Name: titleOf(p), Class: class, Parts: []float64{v}})
+		early, _ := results.Figure(r.sample.name(), p, "early")
+		b := bench.Bar{Name: titleOf(p), Ours: isOurs(p), Early: early > 0 && r.sample.Work == "fire"}
+		g.Add(b, results, r.sample.name(), p, r.key)
 	}
 	return g
-}
-
-// probeChart shows the worst lateness of the probes against the number of pending
-// timers. The first point has no other timers, so both panels share it.
-func probeChart(r *bench.Results) bench.LineChart {
-	c := bench.LineChart{
-		Title: "A timer of 5 ms beside others: worst lateness",
-		Unit:  "ms", XLabel: "other timers pending", X: []string{"0", "1M", "10M"}, Low: 0.1,
-	}
-	for _, over := range []time.Duration{time.Minute, 10 * time.Minute} {
-		p := bench.Panel{Title: fmt.Sprintf("others due over %.0f minutes", over.Minutes())}
-		if over == time.Minute {
-			p.Title = "others due over a minute"
-		}
-		var loads []string
-		for _, l := range probeLoads {
-			if l.over == 0 || l.over == over {
-				loads = append(loads, l.spec().name())
-			}
-		}
-		for _, peer := range r.Measured(order(), loads...) {
-			p.Series = append(p.Series, bench.Series{Name: titleOf(peer), Ours: isOurs(peer), Values: r.Line(loads, peer, "max")})
-		}
-		c.Panels = append(c.Panels, p)
-	}
-	return c
 }

@@ -36,7 +36,7 @@ func exampleProbes() *bench.Results {
 	}{{"wheel", 0, 2}, {"wheel", 4, 6.5}, {"heap", 0, 2}, {"heap", 4, 7.5}, {"std", 0, 3}} {
 		r.Samples = append(r.Samples, bench.Sample{
 			Work: probeLoads[s.load].spec().name(), Candidate: s.peer,
-			Values: values{"p50": 0.5, "p99": 1, "p99.99": 1.5, "max": s.max},
+			Values: values{"p50": 0.5, "p99": 1, "max": s.max},
 		})
 	}
 	r.Samples = append(r.Samples, bench.Sample{Work: probeLoads[4].spec().name(), Candidate: "std", Failed: "no result"})
@@ -64,10 +64,9 @@ func TestAllSpecsHaveNamesOfTheirOwn(t *testing.T) {
 }
 
 func TestPlanRotatesPeers(t *testing.T) {
-	s := settings{rounds: 2, rows: []string{"replace", "fire"}, peers: []string{"wheel", "antlabs"}}
 	var got []string
-	for _, j := range s.plan() {
-		if j.Spec.Work == "replace" {
+	for _, j := range plan(false, 2) {
+		if j.Spec.Work == "replace" && (j.Peer == "wheel" || j.Peer == "antlabs") {
 			got = append(got, j.Peer)
 		}
 		if j.Spec.Tick == fineTick {
@@ -78,14 +77,13 @@ func TestPlanRotatesPeers(t *testing.T) {
 }
 
 func TestPlanRepeatsOnlyOurProbes(t *testing.T) {
-	s := settings{rounds: 3, rows: []string{"probe-10m-10"}}
 	count := map[string]int{}
-	for _, j := range s.plan() {
-		count[j.Peer]++
+	for _, j := range plan(false, 3) {
+		if j.Spec == probeLoads[4].spec() {
+			count[j.Peer]++
+		}
 	}
-	assert.Equal(t, map[string]int{
-		"wheel": 3, "heap": 3, "std": 1, "antlabs": 1, "russellluo": 1, "rfyiamcool": 1, "containerheap": 1, netty: 1,
-	}, count)
+	assert.Equal(t, map[string]int{"wheel": 3, "heap": 3, "std": 1, "antlabs": 1, "russellluo": 1, "containerheap": 1, netty: 1}, count)
 }
 
 func TestLatenessIsExactTo6Percent(t *testing.T) {
@@ -108,7 +106,7 @@ func TestCharts(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(docs, "bench", "memory.svg"), "not measured")
 	svg, err := os.ReadFile(filepath.Join(docs, "bench", "probe.svg"))
 	require.NoError(t, err)
-	assert.Contains(t, string(svg), ">wheel ")
+	assert.Contains(t, string(svg), ">wheel<")
 }
 
 func TestASampleThatFailsHasAReason(t *testing.T) {

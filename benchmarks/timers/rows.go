@@ -34,7 +34,7 @@ type goal struct {
 	above    float64
 }
 
-var wheelPeers = []string{"antlabs", "russellluo", "rfyiamcool"}
+var wheelPeers = []string{"antlabs", "russellluo"}
 
 var heapPeers = []string{"containerheap"}
 
@@ -55,28 +55,8 @@ func fireOf(tick time.Duration) spec {
 	return spec{Work: "fire", Pending: million, Tick: tick, For: time.Second}
 }
 
-func fireWith(buckets int) spec {
-	s := fireOf(fineTick)
-	s.Buckets = buckets
-	return s
-}
-
-func fireOrdered() spec {
-	s := fireOf(fineTick)
-	s.Ordered = true
-	return s
-}
-
 func rearmOf(tick time.Duration) spec {
 	return spec{Work: "rearm", Pending: 100_000, Tick: tick, For: rearmFor}
-}
-
-func spreadOf(tick time.Duration) spec {
-	return spec{Work: "spread", Pending: million, Tick: tick, Buckets: 512, For: spreadFor}
-}
-
-func idleOf(pending int) spec {
-	return spec{Work: "idle", Pending: pending, Tick: fineTick, For: idleFor}
 }
 
 func probeOf(pending int, over time.Duration) spec {
@@ -87,6 +67,8 @@ var (
 	replaceOf = spec{Work: "replace", Pending: million, For: movesFor}
 	resetOf   = spec{Work: "reset", Pending: million, For: movesFor}
 	memoryOf  = spec{Work: "memory", Pending: million}
+	spreadOf  = spec{Work: "spread", Pending: million, Tick: fineTick, Buckets: 512, For: spreadFor}
+	idleOf    = spec{Work: "idle", Tick: fineTick, For: idleFor}
 	channels5 = spec{Work: "channels", Tick: coarseTick, For: opsFor}
 	context5  = spec{Work: "contexts", Pending: 100_000, For: opsFor}
 	half      = goal{std: 0.5}
@@ -97,26 +79,17 @@ var (
 	idleGoal  = goal{figure: 0.03, std: 1, goPeer: 1, netty: 0.02}
 )
 
-// harnessWakes is the number of times a second that the harness itself may wake a
-// process that does nothing else.
-const harnessWakes = 4
-
 // rows are the lines of the tables.
 var rows = append([]row{
 	{ID: "hot-0", Name: "schedule+stop, nothing else pending", Unit: "ns", sample: opsOf(0), key: "hot.cpu", goal: hotGoal},
 	{ID: "hot-100k", Name: "schedule+stop, 100,000 pending", Unit: "ns", sample: opsOf(100_000), key: "hot.cpu", goal: hotGoal},
 	{ID: "hot-1m", Name: "schedule+stop, 1,000,000 pending", Unit: "ns", sample: opsOf(million), key: "hot.cpu", goal: hotGoal},
 	{ID: "hot-10m", Name: "schedule+stop, 10,000,000 pending", Unit: "ns", sample: opsOf(10 * million), key: "hot.cpu", goal: hotGoal, repeat: onlyOnce, notQuick: true},
-	{ID: "hot-1m-wall", Name: "schedule+stop, 1,000,000 pending: wall time", Unit: "ns", sample: opsOf(million), key: "hot.wall", goal: hotGoal},
-	{ID: "hot-bytes", Name: "schedule+stop: allocated", Unit: "B", sample: opsOf(million), key: "hot.bytes", goal: goal{zero: true}, noise: 0.5},
 	{ID: "par-100k", Name: "schedule+stop on all cores, 100,000 pending: wall time", Unit: "ns", sample: opsOf(100_000), key: "par.wall", goal: parGoal},
 	{ID: "par-1m", Name: "schedule+stop on all cores, 1,000,000 pending: wall time", Unit: "ns", sample: opsOf(million), key: "par.wall", goal: parGoal},
-	{ID: "par-added", Name: "schedule+stop: CPU on all cores ÷ CPU on one", Unit: "×", sample: opsOf(million), key: "par.added", goal: goal{figure: 1.10}},
 	{ID: "replace", Name: "stop a random timer + schedule another, 1,000,000 pending", Unit: "ns", sample: replaceOf, key: "cpu", goal: goal{std: 0.60, goPeer: 0.62, netty: 1}},
 	{ID: "reset", Name: "Reset of a random timer, 1,000,000 pending", Unit: "ns", sample: resetOf, key: "cpu", goal: goal{std: 0.80, goPeer: 0.47, netty: 0.85}},
-	{ID: "reset-bytes", Name: "Reset: allocated", Unit: "B", sample: resetOf, key: "bytes", goal: goal{zero: true}, noise: 0.5},
 	{ID: "after", Name: "a channel that is closed after 5 s, beyond one reading of the clock", Unit: "ns", sample: channels5, key: "beyond", goal: goal{figure: 30}},
-	{ID: "after-bytes", Name: "such a channel: allocated", Unit: "B", sample: channels5, key: "bytes", goal: goal{zero: true}, noise: 0.5},
 	{ID: "after-allocs", Name: "such a channel, 100 calls a tick: allocations", sample: channels5, key: "calls.allocs", goal: goal{zero: true}, noise: 0.1},
 	{ID: "after-channels", Name: "such a channel, 100 calls a tick: channels made in a tick", sample: channels5, key: "calls.channels", goal: goal{figure: 1}},
 	{ID: "context", Name: "a context with a timeout and its cancel, 100,000 pending", Unit: "ns", sample: context5, key: "plain.cpu", goal: half},
@@ -125,55 +98,36 @@ var rows = append([]row{
 	{ID: "context-done-bytes", Name: "such a context with Done: allocated", Unit: "B", sample: context5, key: "done.bytes", goal: half},
 	{ID: "context-child", Name: "such a context with a child of context.WithCancel and its Done", Unit: "ns", sample: context5, key: "child.cpu", goal: half},
 	{ID: "context-child-bytes", Name: "such a context with a child: allocated", Unit: "B", sample: context5, key: "child.bytes", goal: half},
-	{ID: "context-below", Name: "such a context with Done, below one that can be cancelled", Unit: "ns", sample: context5, key: "below.cpu"},
-	{ID: "context-below-bytes", Name: "such a context below one that can be cancelled: allocated", Unit: "B", sample: context5, key: "below.bytes"},
-	{ID: "context-pending", Name: "such a context with Done: memory while it is pending", Unit: "B", sample: context5, key: "pending"},
 	{ID: "fire", Name: "fire 1,000,000 in a second, Tick 1 ms", Unit: "ns", sample: fireOf(fineTick), key: "cpu", goal: fireGoal},
 	{ID: "fire-p50", Name: "fire 1,000,000 in a second: lateness, median", Unit: "ms", sample: fireOf(fineTick), key: "p50"},
 	{ID: "fire-p99", Name: "fire 1,000,000 in a second: lateness, p99", Unit: "ms", sample: fireOf(fineTick), key: "p99", goal: goal{figure: 3}},
 	{ID: "fire-max", Name: "fire 1,000,000 in a second: lateness, worst", Unit: "ms", sample: fireOf(fineTick), key: "max"},
 	{ID: "fire-early", Name: "fire 1,000,000 in a second: too early", Unit: "%", sample: fireOf(fineTick), key: "early", goal: goal{zero: true}},
-	{ID: "fire-64-cpu", Name: "fire, 64 buckets", Unit: "ns", sample: fireWith(64), key: "cpu"},
-	{ID: "fire-64-p99", Name: "fire, 64 buckets: lateness, p99", Unit: "ms", sample: fireWith(64), key: "p99", goal: goal{figure: 3}},
-	{ID: "fire-512-cpu", Name: "fire, 512 buckets", Unit: "ns", sample: fireWith(512), key: "cpu"},
-	{ID: "fire-512-p99", Name: "fire, 512 buckets: lateness, p99", Unit: "ms", sample: fireWith(512), key: "p99", goal: goal{figure: 3}},
-	{ID: "fire-4096-cpu", Name: "fire, 4096 buckets", Unit: "ns", sample: fireWith(4096), key: "cpu"},
-	{ID: "fire-4096-p99", Name: "fire, 4096 buckets: lateness, p99", Unit: "ms", sample: fireWith(4096), key: "p99", goal: goal{figure: 3}},
-	{ID: "fire-ordered", Name: "fire, scheduled in the order of their due times", Unit: "ns", sample: fireOrdered(), key: "cpu", notQuick: true},
 	{ID: "fire-10", Name: "fire 1,000,000 in a second, Tick 10 ms", Unit: "ns", sample: fireOf(coarseTick), key: "cpu", goal: fireGoal, repeat: onlyOnce, notQuick: true},
-	{ID: "fire-10-early", Name: "fire 1,000,000 in a second, Tick 10 ms: too early", Unit: "%", sample: fireOf(coarseTick), key: "early", goal: goal{zero: true}, repeat: onlyOnce, notQuick: true},
 	{ID: "rearm", Name: "re-arm 100,000 timers once a second, Tick 1 ms", Unit: "ns", sample: rearmOf(fineTick), key: "cpu", goal: rearmGoal},
 	{ID: "rearm-10", Name: "re-arm 100,000 timers once a second, Tick 10 ms", Unit: "ns", sample: rearmOf(coarseTick), key: "cpu", goal: rearmGoal, repeat: onlyOnce, notQuick: true},
-	{ID: "spread", Name: "1,000,000 due over a minute, Tick 1 ms, 512 buckets: share of a core", Unit: "%", sample: spreadOf(fineTick), key: "core", goal: goal{figure: 5}, repeat: onlyOnce},
-	{ID: "spread-10", Name: "1,000,000 due over a minute, Tick 10 ms, 512 buckets: share of a core", Unit: "%", sample: spreadOf(coarseTick), key: "core", repeat: onlyOnce, notQuick: true},
+	{ID: "spread", Name: "1,000,000 due over a minute, Tick 1 ms, 512 buckets: share of a core", Unit: "%", sample: spreadOf, key: "core", goal: goal{figure: 5}, repeat: onlyOnce},
 	{ID: "bytes", Name: "memory of a pending timer", Unit: "B", sample: memoryOf, key: "bytes", goal: goal{figure: 40, std: 0.32, goPeer: 0.5, netty: 0.75}, noise: 0.5},
 	{ID: "gc", Name: "garbage collection with 1,000,000 pending: CPU", Unit: "ms", sample: memoryOf, key: "gc", goal: goal{std: 0.2, goPeer: 0.1}},
-	{ID: "idle", Name: "idle, Tick 1 ms: share of a core", Unit: "%", sample: idleOf(0), key: "core", goal: idleGoal, noise: 0.01, repeat: onlyOnce, notQuick: true},
-	{ID: "idle-wakes", Name: "idle, Tick 1 ms: wake-ups a second", Unit: "", sample: idleOf(0), key: "wakes", goal: goal{zero: true}, noise: harnessWakes, repeat: onlyOnce, notQuick: true},
-	{ID: "far", Name: "one timer due in an hour, Tick 1 ms: share of a core", Unit: "%", sample: idleOf(1), key: "core", goal: idleGoal, noise: 0.01, repeat: onlyOnce},
-	{ID: "far-wakes", Name: "one timer due in an hour, Tick 1 ms: wake-ups a second", Unit: "", sample: idleOf(1), key: "wakes", goal: goal{zero: true}, noise: harnessWakes, repeat: onlyOnce},
+	{ID: "idle", Name: "idle, Tick 1 ms: share of a core", Unit: "%", sample: idleOf, key: "core", goal: idleGoal, noise: 0.01, repeat: onlyOnce, notQuick: true},
 	{ID: "heap-hot", Name: "heapqueue: schedule+stop, nothing else pending", Unit: "ns", own: "heap", goPeers: heapPeers, sample: opsOf(0), key: "hot.cpu", goal: goal{std: 0.40, goPeer: 0.85}},
 	{ID: "heap-near", Name: "heapqueue: schedule+stop before 1,000,000 others", Unit: "ns", own: "heap", goPeers: heapPeers, sample: opsOf(million), key: "near.cpu", goal: goal{std: 0.48, goPeer: 0.47}},
-	{ID: "heap-allocs", Name: "heapqueue: allocations of schedule+stop", Unit: "", own: "heap", goPeers: heapPeers, sample: opsOf(million), key: "near.allocs", goal: goal{zero: true}, noise: 0.01},
-	{ID: "heap-fire-p99", Name: "heapqueue: fire 1,000,000 in a second: lateness, p99", Unit: "ms", own: "heap", goPeers: heapPeers, sample: fireOf(fineTick), key: "p99", goal: goal{figure: 20}},
-	{ID: "heap-bytes", Name: "heapqueue: memory of a pending timer", Unit: "B", own: "heap", goPeers: heapPeers, sample: memoryOf, key: "bytes", goal: goal{figure: 50}},
 }, probeRows()...)
 
 // probeLoad is a number of timers that wait beside the probes.
 type probeLoad struct {
 	id      string
 	name    string
-	short   string // for charts
 	pending int
 	over    time.Duration
 }
 
 var probeLoads = []probeLoad{
-	{"0", "nothing else pending", "0", 0, 0},
-	{"1m-1", "1,000,000 due over a minute", "1M", million, time.Minute},
-	{"1m-10", "1,000,000 due over ten minutes", "1M", million, 10 * time.Minute},
-	{"10m-1", "10,000,000 due over a minute", "10M", 10 * million, time.Minute},
-	{"10m-10", "10,000,000 due over ten minutes", "10M", 10 * million, 10 * time.Minute},
+	{"0", "nothing else pending", 0, 0},
+	{"1m-1", "1,000,000 due over a minute", million, time.Minute},
+	{"1m-10", "1,000,000 due over ten minutes", million, 10 * time.Minute},
+	{"10m-1", "10,000,000 due over a minute", 10 * million, time.Minute},
+	{"10m-10", "10,000,000 due over ten minutes", 10 * million, 10 * time.Minute},
 }
 
 // probeRows returns the rows of the worst lateness of a probe, for both engines. At

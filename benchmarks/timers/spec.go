@@ -16,8 +16,7 @@ type spec struct {
 	Pending int           `json:"pending,omitempty"`
 	Tick    time.Duration `json:"tick,omitempty"`
 	Buckets int           `json:"buckets,omitempty"`
-	Over    time.Duration `json:"over,omitempty"`    // probe: the time over which the other timers come due
-	Ordered bool          `json:"ordered,omitempty"` // fire: schedule in the order of the due times
+	Over    time.Duration `json:"over,omitempty"` // probe: the time over which the other timers come due
 	// For is how long the sample measures. Samples of ops measure that long three
 	// times.
 	For time.Duration `json:"for"`
@@ -40,9 +39,6 @@ func (s spec) name() string {
 	}
 	if s.Buckets > 0 {
 		text += fmt.Sprintf(", %d buckets", s.Buckets)
-	}
-	if s.Ordered {
-		text += ", in order"
 	}
 	return text
 }

@@ -79,37 +79,31 @@ func channels[H any](e engine[H], s spec) values {
 }
 
 // contexts measures a context with a timeout and its cancel while s.Pending others are pending:
-// plain, with Done, with a child, and with Done below a context that can be cancelled.
+// plain, with Done, and with a child.
 func contexts[H any](e engine[H], s spec) values {
 	t, v, rng := e.(timeouts), values{}, seed
 	background := context.Background()
-	below, end := context.WithCancel(background)
-	defer end()
 	cancels := make([]context.CancelFunc, s.Pending)
-	before := liveHeap()
 	for i := range cancels {
 		var ctx context.Context
 		ctx, cancels[i] = t.withTimeout(background, rng.longDelay())
 		ctx.Done()
 	}
-	v["pending"] = float64(liveHeap()-before) / float64(s.Pending)
 	for _, x := range []struct {
-		name   string
-		parent context.Context
-		use    func(context.Context)
+		name string
+		use  func(context.Context)
 	}{
-		{"plain", background, func(context.Context) {}},
-		{"done", background, func(ctx context.Context) { ctx.Done() }},
-		{"child", background, func(ctx context.Context) {
+		{"plain", func(context.Context) {}},
+		{"done", func(ctx context.Context) { ctx.Done() }},
+		{"child", func(ctx context.Context) {
 			child, cancel := context.WithCancel(ctx)
 			child.Done()
 			cancel()
 		}},
-		{"below", below, func(ctx context.Context) { ctx.Done() }},
 	} {
 		timed(func() {
 			for range batch {
-				ctx, cancel := t.withTimeout(x.parent, shortDelay)
+				ctx, cancel := t.withTimeout(background, shortDelay)
 				x.use(ctx)
 				cancel()
 			}

@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 func TestSamples(t *testing.T) {
 	for _, p := range peers {
 		for work, keys := range map[string][]string{
-			"ops":      {"hot.cpu", "near.wall", "par.wall", "par.added", "hot.bytes"},
+			"ops":      {"hot.cpu", "near.wall", "par.wall", "hot.bytes"},
 			"replace":  {"cpu", "bytes"},
 			"reset":    {"cpu", "bytes"},
 			"memory":   {"bytes", "gc"},
-			"idle":     {"core", "wakes"},
+			"idle":     {"core"},
 			"channels": {"cpu", "beyond", "bytes", "calls.allocs", "calls.channels"},
-			"contexts": {"plain.cpu", "done.bytes", "child.cpu", "below.bytes", "pending"},
+			"contexts": {"plain.cpu", "done.bytes", "child.cpu"},
 		} {
 			w := rows[slices.IndexFunc(rows, func(w row) bool { return w.sample.Work == work })]
 			if !slices.Contains(w.peers(), p.name) {

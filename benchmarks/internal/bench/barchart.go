@@ -27,8 +27,21 @@ type BarGroup struct {
 // Bar is a bar. Its parts are drawn one after another.
 type Bar struct {
 	Name  string
-	Class string // ours, other or early
+	Ours  bool // of this module
+	Early bool // of a peer that fires early
 	Parts []float64
+}
+
+// Add adds the bar of a candidate, with a part for each of its figures that were measured.
+func (g *BarGroup) Add(b Bar, r *Results, work, candidate string, keys ...string) {
+	for _, key := range keys {
+		if v, ok := r.Figure(work, candidate, key); ok {
+			b.Parts = append(b.Parts, v)
+		}
+	}
+	if len(b.Parts) > 0 {
+		g.Bars = append(g.Bars, b)
+	}
 }
 
 // The sizes of a bar chart in pixels.
@@ -66,13 +79,8 @@ func (c BarChart) SVG() string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return svg(barWidth, y+10, c.Title, barStyle, b.String())
-}
-
-// svg returns a drawing with its title above.
-func svg(width, height int, title, style, drawing string) string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img">`+"\n"+
-		`<title>%s</title>`+"\n%s"+`<text class="title" x="8" y="20">%[3]s</text>`+"\n%[5]s</svg>\n", width, height, report.Escape(title), style, drawing)
+		`<title>%s</title>`+"\n%s"+`<text class="title" x="8" y="20">%[3]s</text>`+"\n%[5]s</svg>\n", barWidth, y+10, report.Escape(c.Title), barStyle, &b)
 }
 
 // group draws a group below y and returns where it ends.
@@ -86,12 +94,19 @@ func (c BarChart) group(b *strings.Builder, g BarGroup, y int) int {
 	for _, one := range g.Bars {
 		length := c.length(one.sum(), longest) * (barWidth - barLabelWidth - barValueWidth)
 		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, barLabelWidth-8, y+12, report.Escape(one.Name))
-		x, second := float64(barLabelWidth), ""
+		x, class := float64(barLabelWidth), "other"
+		switch {
+		case one.Ours:
+			class = "ours"
+		case one.Early:
+			class = "early"
+		}
 		var values []string
 		for _, v := range one.Parts {
 			width := max(1, length*v/max(one.sum(), 1e-9))
-			fmt.Fprintf(b, `<rect class="%s%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, one.Class, second, x, y, width, barHeight)
-			x, second = x+width, " second"
+			fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, class, x, y, width, barHeight)
+			x += width
+			class += " second"
 			values = append(values, Number(v))
 		}
 		fmt.Fprintf(b, `<text x="%.1f" y="%d">%s</text>`+"\n", x+6, y+12, strings.Join(values, " + "))

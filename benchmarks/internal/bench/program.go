@@ -61,9 +61,9 @@ func (o OutcomeError) Error() string { return string(o) }
 
 // Section is the part of a document that a program writes.
 type Section struct {
-	Page, Name string                             // Page is "" if the section is only printed
-	Report     func(r *Results) string            // "" if nothing was measured
-	Charts     func(r *Results) map[string]string // SVG by the name of the file; those that are "" are not written
+	Page, Name string                               // Page is "" if the section is only printed
+	Report     func(r *Results) string              // "" if nothing was measured
+	Charts     func(r *Results) map[string]BarChart // by the names of the files; those without bars are not written
 }
 
 // Main runs the program and returns its exit status.
@@ -135,8 +135,11 @@ func (p Program) Run(ctx context.Context, args []string, out, progress io.Writer
 
 func list(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }) }
 
-func (o Options) selects(j Job) bool {
-	begins := func(name string) bool { return j.Work == name || strings.HasPrefix(j.Work, name+" ") }
+// Selects reports whether the flags select a job.
+func (o Options) Selects(j Job) bool {
+	begins := func(name string) bool {
+		return j.Work == name || strings.HasPrefix(j.Work, name+" ") || strings.HasPrefix(j.Work, name+",")
+	}
 	return (len(o.Works) == 0 || slices.ContainsFunc(o.Works, begins)) && (len(o.Only) == 0 || slices.Contains(o.Only, j.Candidate))
 }
 
@@ -147,7 +150,7 @@ func (p Program) measure(ctx context.Context, o Options, command, path string, p
 	if err != nil {
 		return nil, err
 	}
-	jobs = slices.DeleteFunc(jobs, func(j Job) bool { return !o.selects(j) })
+	jobs = slices.DeleteFunc(jobs, func(j Job) bool { return !o.Selects(j) })
 	if len(jobs) == 0 {
 		return nil, errors.New("no work and candidate match -work and -only")
 	}
@@ -191,7 +194,8 @@ func (p Program) measure(ctx context.Context, o Options, command, path string, p
 // its charts.
 func (s Section) write(docs string, r *Results, text string) error {
 	if s.Charts != nil {
-		for name, svg := range s.Charts(r) {
+		for name, chart := range s.Charts(r) {
+			svg := chart.SVG()
 			if svg == "" {
 				continue
 			}

@@ -189,19 +189,6 @@ func median(all []float64) (float64, bool) {
 	return (all[mid-1] + all[mid]) / 2, true
 }
 
-// Line returns a figure of several works, for a chart. A figure that was not measured is NaN.
-func (r *Results) Line(works []string, candidate, key string) []float64 {
-	var all []float64
-	for _, work := range works {
-		v, ok := r.Figure(work, candidate, key)
-		if !ok {
-			v = math.NaN()
-		}
-		all = append(all, v)
-	}
-	return all
-}
-
 // Failure returns why a candidate has no figures of a work, or "".
 func (r *Results) Failure(work, candidate string) string {
 	for _, s := range r.Samples {

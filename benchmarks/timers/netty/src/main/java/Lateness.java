@@ -8,14 +8,12 @@ final class Lateness {
     private static final int BUCKETS = 40 * BUCKETS_PER_OCTAVE;
     private static final AtomicIntegerArray late = new AtomicIntegerArray(BUCKETS);
     private static final AtomicLong early = new AtomicLong();
-    private static final AtomicLong earliest = new AtomicLong();
 
     private Lateness() {}
 
     static void count(long nanos) {
         if (nanos < 0) {
             early.incrementAndGet();
-            earliest.accumulateAndGet(nanos, Math::min);
             nanos = 0;
         }
         late.getAndIncrement(bucket(nanos));
@@ -46,15 +44,12 @@ final class Lateness {
             late.set(i, 0);
         }
         early.set(0);
-        earliest.set(0);
     }
 
     static void put(Map<String, Double> values) {
         values.put("early", 100.0 * early.get() / Math.max(1, fired()));
-        values.put("earliest", -earliest.get() / 1e6);
         values.put("p50", quantile(0.50));
         values.put("p99", quantile(0.99));
-        values.put("p99.99", quantile(0.9999));
         values.put("max", quantile(1));
     }
 

@@ -6,18 +6,16 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.Map;
 
-/** Measures wall time, the processor time of all threads and their voluntary context switches. */
+/** Measures wall time and the processor time of all threads. */
 final class Meter {
     private static final Path TASKS = Path.of("/proc/self/task");
 
     private final long cpu;
-    private final long sleeps;
     private final long wall;
     private long ended; // processor time of threads that have ended
 
     Meter() {
         cpu = cpuNow();
-        sleeps = sleepsNow();
         wall = System.nanoTime();
     }
 
@@ -34,32 +32,16 @@ final class Meter {
         return cpuNow() - cpu + ended;
     }
 
-    long sleeps() {
-        return sleepsNow() - sleeps;
-    }
-
     void put(long n, Map<String, Double> values, String prefix) {
         values.put(prefix + "wall", (double) wall() / n);
         values.put(prefix + "cpu", (double) cpu() / n);
     }
 
     private static long cpuNow() {
-        return sum(Meter::threadCPU);
-    }
-
-    private static long sleepsNow() {
-        return sum(Meter::threadSleeps);
-    }
-
-    private interface Figure {
-        long of(Path thread);
-    }
-
-    private static long sum(Figure figure) {
         long sum = 0;
         try (DirectoryStream<Path> threads = Files.newDirectoryStream(TASKS)) {
             for (Path thread : threads) {
-                sum += figure.of(thread);
+                sum += threadCPU(thread);
             }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -71,14 +53,6 @@ final class Meter {
     private static long threadCPU(Path thread) {
         String line = read(thread.resolve("schedstat"));
         return line.isEmpty() ? 0 : Long.parseLong(line.split(" ")[0]);
-    }
-
-    private static long threadSleeps(Path thread) {
-        return read(thread.resolve("status"))
-                .lines()
-                .filter(line -> line.startsWith("voluntary_ctxt_switches"))
-                .mapToLong(line -> Long.parseLong(line.replaceAll("\\D", "")))
-                .sum();
     }
 
     private static String read(Path file) {

@@ -116,7 +116,6 @@ public final class Timers {
                 },
                 "near.");
         onAllCores();
-        values.put("par.added", values.get("par.cpu") / values.get("hot.cpu"));
     }
 
     private void onAllCores() throws InterruptedException {
@@ -236,15 +235,12 @@ public final class Timers {
         sleep(nanos);
         long n = periodicCalls.get() - before;
         values.put("cpu", (double) meter.cpu() / n);
-        values.put("rate", 100.0 * n / pending / (meter.wall() / 1e9));
     }
 
     private void spread() {
         Meter meter = scheduleFires(pending, 3_000_000_000L, 60_000_000_000L);
         sleep(nanos);
         values.put("core", 100.0 * meter.cpu() / meter.wall());
-        values.put("fired", (double) Lateness.fired());
-        Lateness.put(values);
     }
 
     /** See probe.go. */
@@ -258,13 +254,11 @@ public final class Timers {
             noop(due - System.nanoTime());
         }
         settle();
-        long setup = System.nanoTime() - begin;
         runProbes(System.nanoTime() + warmUp);
         Lateness.reset();
         runProbes(Math.max(begin + nanos, System.nanoTime() + nanos / 2));
         Lateness.put(values);
         values.put("probes", (double) Lateness.fired());
-        values.put("setup", setup / 1e9);
     }
 
     private void runProbes(long end) throws InterruptedException {
@@ -299,12 +293,10 @@ public final class Timers {
 
     private void idle() {
         timer.start();
-        fill();
         sleep(1_000_000_000L); // until the compiler is idle
         Meter meter = new Meter();
         sleep(nanos);
         values.put("core", 100.0 * meter.cpu() / meter.wall());
-        values.put("wakes", meter.sleeps() / (meter.wall() / 1e9));
     }
 
     private void timed(Runnable f, String prefix) {
