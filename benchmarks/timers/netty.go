@@ -5,18 +5,16 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
 // jvm takes the samples of Netty.
 type jvm struct {
-	folder  string // the folder of pom.xml
+	folder  string // the folder of pom.xml, seen from where make runs the program
 	Java    string
 	Netty   string
 	Options []string
@@ -37,11 +35,7 @@ func newJVM(ctx context.Context) (*jvm, error) {
 			return nil, err
 		}
 	}
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		return nil, errors.New("unknown path of the Java sources")
-	}
-	j := &jvm{folder: filepath.Join(filepath.Dir(file), "netty"), Options: jvmOptions}
+	j := &jvm{folder: filepath.Join("timers", "netty"), Options: jvmOptions}
 	build := exec.CommandContext(ctx, "mvn", "-q", "-B", "package")
 	build.Dir = j.folder
 	if out, err := build.CombinedOutput(); err != nil {
