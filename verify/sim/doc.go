@@ -11,8 +11,8 @@
 //	world.go      one schedule: its clients, their users, and its backend
 //	process.go    a client process, with its engine and its lock.Client
 //	store.go      records what a client asks of its store
-//	workload.go   users that lock, hold and unlock; reentrant.go, multi.go, modes.go and
-//	              election.go for other kinds of locks
+//	workload.go   users that lock, hold and unlock; reentrant.go, multi.go and modes.go for
+//	              other kinds of locks
 //	nemesis.go    faults, at random instants; clocks.go moves the clocks of the clients
 //	history.go    the grants of the servers, and what their holders know about them
 //	checker.go    invariants of docs/SAFETY.md; renewals.go, keeping.go, leaks.go and finish.go

@@ -72,14 +72,6 @@ func (h *Harness) TestSchedules(t *testing.T, floors Floors) {
 	h.playAll(t, *fromFlag, schedules, most, 100, floors)
 }
 
-// TestHalf plays half as many schedules, beginning with another seed.
-func (h *Harness) TestHalf(t *testing.T, first uint64, floors Floors) {
-	if *seedFlag < 0 {
-		schedules, most := h.amount(t, h.Schedules)
-		h.playAll(t, first+*fromFlag, (schedules+1)/2, most/2, 100, floors)
-	}
-}
-
 // TestWide plays schedules of the wide classes with the given names.
 func (h *Harness) TestWide(t *testing.T, names []string, floors []Floors) {
 	if *seedFlag >= 0 {

@@ -316,29 +316,5 @@ func (w *World) Holds(owner string) bool {
 	return false
 }
 
-// grantsOf returns the grants of a lock.
-func (w *World) grantsOf(key string) []*Grant {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	var all []*Grant
-	for _, g := range w.Grants {
-		if g.Key == key {
-			all = append(all, g)
-		}
-	}
-	return all
-}
-
-// grantWith returns the grant of a lock with a token, nil if there was none. The caller
-// holds Mu.
-func (w *World) grantWith(key string, token uint64) *Grant {
-	for id, g := range w.Grants {
-		if id.Key == key && id.Token == token {
-			return g
-		}
-	}
-	return nil
-}
-
 // has reports whether the servers still have a lock for its holder. The caller holds Mu.
 func (w *World) has(g *Grant) bool { return w.Backend.Lasts(g) > 0 }

@@ -33,7 +33,6 @@ type Plan struct {
 	Tidy        bool // a released lock never comes back: no doubled message, lost data or stepped clock
 	Forgets     bool // servers may lose data, or fall back to an older copy
 	WallMoves   bool // the wall clocks of the clients may be stepped
-	ServerMoves bool // the clocks of the servers may be stepped
 	EngineFails bool // timer engines are closed or blocked
 	Serves      bool // every lock can be acquired again when the faults are over
 	Steady      bool // each lease is renewed once a period

@@ -180,7 +180,6 @@ func (p *plan) expect() {
 	p.Tidy = is(calm, single, external, pauses, drift, endings, extremes, causes)
 	p.Forgets = is(dataLoss, everything)
 	p.WallMoves = is(clocks, everything)
-	p.ServerMoves = is(clocks, everything)
 	p.EngineFails = is(closedEngines, blockedEngines)
 	p.Serves = !is(endings, closedEngines, clocks) // after a step back of the server's clock, older leases last longer
 	p.Steady = is(calm) && !p.Queue

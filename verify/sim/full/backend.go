@@ -115,7 +115,6 @@ func (b *backend) Turn(u *sim.User) {
 	wait := u.Rand.Chance(700)
 	exclusive := !slices.Contains(b.plan.Shared, key)
 	switch n := u.Rand.IntN(10); {
-	case b.plan.features && b.useFeature(u, key, exclusive, wait):
 	case exclusive && n < 2:
 		u.Reenter(key, wait)
 	case exclusive && n < 4 && len(b.plan.Keys) > 1:
@@ -128,27 +127,6 @@ func (b *backend) Turn(u *sim.User) {
 }
 
 func pick(u *sim.User, of []string) string { return of[u.Rand.IntN(len(of))] }
-
-// useFeature does an operation that only schedules with more features have, or returns false.
-func (b *backend) useFeature(u *sim.User, key string, exclusive, wait bool) bool {
-	switch n := u.Rand.IntN(10); {
-	case n < 2 && exclusive:
-		u.Campaign(key, wait)
-	case n == 2:
-		u.Inspect(key)
-	case n == 3 && b.plan.forces():
-		u.ForceRelease(key)
-	default:
-		return false
-	}
-	return true
-}
-
-// forces reports whether users may force releases. There are none for a quorum: the checker
-// cannot follow a release on only some of the servers, although it breaks no promise.
-func (p *plan) forces() bool {
-	return !p.Quorum && (p.class == external || p.class == endings || p.class == everything)
-}
 
 // Confirmed implements sim.Backend.
 func (b *backend) Confirmed(g *sim.Grant) { g.Attempt = b.newestAttempt(g) }

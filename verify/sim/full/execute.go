@@ -3,7 +3,6 @@
 package full
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strconv"
@@ -38,9 +37,6 @@ func (b *backend) execute(c *conn, m message) []byte {
 	if len(answer) > 0 && answer[0] == '-' {
 		b.refused(answer)
 	}
-	if strings.HasSuffix(m.name, "force") && !tookNothing(answer) {
-		b.VoidAll(keyOf(m)) // as after a deletion
-	}
 	b.observe(c.server, &m)
 	switch {
 	case strings.HasSuffix(m.name, "release"):
@@ -61,12 +57,6 @@ func (b *backend) execute(c *conn, m message) []byte {
 		c.server.publish(b, s)
 	}
 	return answer
-}
-
-// tookNothing reports whether a forced release found no holder. The script of shared locks
-// returns how many holders it found, and where the next script continues.
-func tookNothing(answer []byte) bool {
-	return bytes.HasPrefix(answer, []byte(":0\r\n")) || bytes.HasPrefix(answer, []byte("*2\r\n:0\r\n"))
 }
 
 // findAstray records grants of which the client does not learn. A server of a quorum that

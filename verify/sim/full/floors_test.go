@@ -34,15 +34,6 @@ var usual = sim.Floors{
 	},
 }
 
-// usualFeatures are the floors of operations that only schedules with more features have.
-var usualFeatures = sim.Floors{
-	Operations: map[string]float64{
-		"campaign": 1.5, "force": 0.7, "inspect": 5, "leader": 0.48,
-		"shared_force": 0.05, "shared_inspect": 0.8, "try campaign": 0.6,
-	},
-	Checks: map[string]float64{"inspected": 0.75, "leader": 0.33},
-}
-
 // wideFloors are the floors of the wide classes.
 var wideFloors = []sim.Floors{
 	{Operations: map[string]float64{"extreme options": 1, "lock": 2, "signal": 1}, Checks: map[string]float64{"holding": 12, "answer": 6}},

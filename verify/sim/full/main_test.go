@@ -42,8 +42,6 @@ func TestMain(m *testing.M) {
 
 func TestSchedules(t *testing.T) { harness.TestSchedules(t, usual) }
 
-func TestMoreSchedules(t *testing.T) { harness.TestHalf(t, featuresFrom, usualFeatures) }
-
 func TestWideSchedules(t *testing.T) { harness.TestWide(t, classNames[classes:], wideFloors) }
 
 func TestRegressions(t *testing.T) { harness.TestRegressions(t, regressions) }

@@ -56,18 +56,13 @@ var classNames = [wideEnd]string{
 
 func wideSeed(c class, n uint64) uint64 { return sim.WideSeed(uint64(c-classes), n) }
 
-// featuresFrom is the first seed of the schedules with more features: elections, Inspect and
-// forced releases, and more users. The schedules of lower seeds stay as they were.
-const featuresFrom = 1 << 32
-
 // plan has what a seed decides before the schedule starts.
 type plan struct {
 	sim.Plan
-	class    class
-	rates    []float64 // the rates of the servers' clocks; several servers are a quorum
-	net      odds
-	features bool
-	procs    []processPlan
+	class class
+	rates []float64 // the rates of the servers' clocks; several servers are a quorum
+	net   odds
+	procs []processPlan
 }
 
 // odds are the probabilities of the faults of a message, in thousandths.
@@ -122,12 +117,6 @@ func (p *plan) draw() {
 	}
 	for range simrand.Pick(d, 2, 2, 3, 4) {
 		p.procs = append(p.procs, processPlan{ProcessPlan: newProcessPlan(d, p.class, p.TTL)})
-	}
-	if p.features = p.Seed >= featuresFrom; p.features {
-		d := simrand.New(p.Seed, 10)
-		for i := range p.procs {
-			p.procs[i].Users += d.IntN(3)
-		}
 	}
 }
 
@@ -274,7 +263,6 @@ func (p *plan) expect() {
 	p.Lossless = is(calm, single, extremes, silentDrops, slowLinks, forgery, noMemory)
 	p.Tidy = !p.Quorum && !is(network, everything, dataLoss, clocks, keeping)
 	p.Forgets = is(dataLoss, everything)
-	p.ServerMoves = is(clocks, everything)
 	p.Serves = true
 }
 

@@ -11,11 +11,10 @@ import (
 )
 
 // A quorum uses other owners for its members: it appends a dot and the number of the attempt to
-// the owner. If there are metadata, a brace and the metadata follow.
+// the owner.
 
 // base returns the owner as the client knows it.
 func (b *backend) base(owner string) string {
-	owner, _, _ = strings.Cut(owner, "{")
 	if b.plan.Quorum {
 		owner, _, _ = strings.Cut(owner, ".")
 	}
@@ -24,7 +23,6 @@ func (b *backend) base(owner string) string {
 
 // attempt returns the attempt of a quorum in the name of an owner.
 func attempt(owner string) string {
-	owner, _, _ = strings.Cut(owner, "{")
 	_, attempt, _ := strings.Cut(owner, ".")
 	return attempt
 }
