@@ -15,7 +15,6 @@ import (
 type Counts struct {
 	Schedules  int
 	Simulated  time.Duration
-	Classes    map[string]int
 	Operations map[string]int
 	Faults     map[string]int
 	Losses     map[string]int
@@ -26,8 +25,7 @@ type Counts struct {
 // NewCounts returns empty counts.
 func NewCounts() *Counts {
 	return &Counts{
-		Classes: map[string]int{}, Operations: map[string]int{}, Faults: map[string]int{},
-		Losses: map[string]int{}, Checks: map[string]int{},
+		Operations: map[string]int{}, Faults: map[string]int{}, Losses: map[string]int{}, Checks: map[string]int{},
 	}
 }
 
@@ -36,7 +34,6 @@ func (c *Counts) Add(other *Counts) {
 	c.Schedules += other.Schedules
 	c.Simulated += other.Simulated
 	c.Violations += other.Violations
-	sum(c.Classes, other.Classes)
 	sum(c.Operations, other.Operations)
 	sum(c.Faults, other.Faults)
 	sum(c.Losses, other.Losses)
@@ -52,22 +49,12 @@ func sum(to, from map[string]int) {
 // Lines returns the lines that a run prints at its end.
 func (c *Counts) Lines() []string {
 	return []string{
-		fmt.Sprintf("schedules   %d: %s", c.Schedules, simreport.Counts(c.Classes)),
-		fmt.Sprintf("simulated   %.1f hours", c.Simulated.Hours()),
-		fmt.Sprintf("operations  %d: %s", total(c.Operations), simreport.Counts(c.Operations)),
-		fmt.Sprintf("faults      %d: %s", total(c.Faults), simreport.Counts(c.Faults)),
-		fmt.Sprintf("losses      %d: %s", total(c.Losses), simreport.Counts(c.Losses)),
-		fmt.Sprintf("checks      %d: %s", total(c.Checks), simreport.Counts(c.Checks)),
-		fmt.Sprintf("violations  %d", c.Violations),
+		fmt.Sprintf("schedules   %d, %.1f hours, %d violations", c.Schedules, c.Simulated.Hours(), c.Violations),
+		"operations  " + simreport.Counts(c.Operations),
+		"faults      " + simreport.Counts(c.Faults),
+		"losses      " + simreport.Counts(c.Losses),
+		"checks      " + simreport.Counts(c.Checks),
 	}
-}
-
-func total(of map[string]int) int {
-	n := 0
-	for _, one := range of {
-		n += one
-	}
-	return n
 }
 
 // Floors are the minimum counts of a run for each of its schedules. They are about half of the

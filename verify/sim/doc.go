@@ -17,6 +17,6 @@
 //	history.go    the grants of the servers, and what their holders know about them
 //	checker.go    invariants of docs/SAFETY.md; renewals.go, keeping.go, leaks.go and finish.go
 //	              have more
-//	trace.go      the events of a schedule, and violations; counts.go counts the events
+//	counts.go     the counts of events, and their floors
 //	harness.go    the tests that both backends share
 package sim

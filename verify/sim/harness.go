@@ -3,16 +3,15 @@
 package sim
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
@@ -42,25 +41,8 @@ type Regression struct {
 	Seeds []uint64
 }
 
-// amount returns the number of schedules to play, and the maximum time for them, or 0 for no
-// limit. VERIFY_SCHEDULES and VERIFY_FOR override the tier.
-func (h *Harness) amount(t *testing.T, ofTier map[string]int) (schedules int, most time.Duration) {
-	schedules = ofTier[simreport.Tier()]
-	if text := os.Getenv("VERIFY_SCHEDULES"); text != "" {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err, "VERIFY_SCHEDULES")
-		schedules = n
-	}
-	if *schedulesFlag > 0 {
-		schedules = *schedulesFlag
-	}
-	if text := os.Getenv("VERIFY_FOR"); text != "" {
-		d, err := time.ParseDuration(text)
-		require.NoError(t, err, "VERIFY_FOR")
-		most = d
-	}
-	return schedules, most
-}
+// amount returns the number of schedules to play.
+func amount(ofTier map[string]int) int { return cmp.Or(*schedulesFlag, ofTier[simreport.Tier()]) }
 
 // TestSchedules plays the schedules of a tier, or the one that -seed names.
 func (h *Harness) TestSchedules(t *testing.T, floors Floors) {
@@ -68,8 +50,7 @@ func (h *Harness) TestSchedules(t *testing.T, floors Floors) {
 		h.playAgain(t, uint64(*seedFlag))
 		return
 	}
-	schedules, most := h.amount(t, h.Schedules)
-	h.playAll(t, *fromFlag, schedules, most, 100, floors)
+	h.playAll(t, *fromFlag, amount(h.Schedules), 100, floors)
 }
 
 // TestWide plays schedules of the wide classes with the given names.
@@ -77,11 +58,10 @@ func (h *Harness) TestWide(t *testing.T, names []string, floors []Floors) {
 	if *seedFlag >= 0 {
 		return
 	}
-	schedules, most := h.amount(t, h.Wide)
 	for class, name := range names {
 		t.Run(name, func(t *testing.T) {
 			seed := WideSeed(uint64(class), *fromFlag)
-			h.playAll(t, seed, schedules, most/time.Duration(len(names)), min(100, h.Wide[simreport.Quick]), floors[class])
+			h.playAll(t, seed, amount(h.Wide), min(100, h.Wide[simreport.Quick]), floors[class])
 		})
 	}
 }
@@ -113,14 +93,43 @@ func (h *Harness) TestReplay(t *testing.T) {
 	assert.Greater(t, same, seeds/2)
 }
 
+// Result is the result of a schedule.
+type Result struct {
+	Counts     *Counts
+	Violations []string
+	Digest     uint64 // see World
+}
+
+// play plays a schedule in its own bubble. The trace may be nil.
+func play(t *testing.T, trace func(string), simulate func(func(string)) Result) (r Result) {
+	r.Counts = NewCounts()
+	defer func() {
+		if p := recover(); p != nil {
+			r.Violations = append(r.Violations, fmt.Sprintf("R1: %v", p))
+			r.Counts.Violations++
+		}
+	}()
+	synctest.Test(t, func(*testing.T) { r = simulate(trace) })
+	return r
+}
+
 func (h *Harness) result(t *testing.T, seed uint64, trace func(string)) Result {
-	return play(t, seed, trace, h.Simulate)
+	return play(t, trace, func(trace func(string)) Result { return h.Simulate(seed, trace) })
 }
 
 // Play plays one schedule, and fails the test if a promise is broken.
-func (h *Harness) Play(t *testing.T, seed uint64) {
-	t.Helper()
-	h.result(t, seed, nil).report(t, seed, h.Command)
+func (h *Harness) Play(t *testing.T, seed uint64) { h.playOnce(t, seed, nil) }
+
+// playOnce is Play with a trace. A failure has the command that plays the schedule again.
+func (h *Harness) playOnce(t *testing.T, seed uint64, trace func(string)) *Counts {
+	r := h.result(t, seed, trace)
+	for _, v := range r.Violations {
+		t.Errorf("seed %d: %s", seed, v)
+	}
+	if len(r.Violations) > 0 {
+		t.Logf("in folder verify, to see it again: %s -seed %d -args -trace", h.Command, seed)
+	}
+	return r.Counts
 }
 
 // Violations plays one schedule, and returns the broken promises.
@@ -136,7 +145,7 @@ func Tell(t *testing.T, simulate func(trace func(string)) Result) []string {
 	if *traceFlag {
 		trace = func(line string) { fmt.Println(line) }
 	}
-	return play(t, 0, trace, func(_ uint64, trace func(string)) Result { return simulate(trace) }).Violations
+	return play(t, trace, simulate).Violations
 }
 
 // playAgain plays one schedule as often as the flags say, or until it fails.
@@ -147,7 +156,7 @@ func (h *Harness) playAgain(t *testing.T, seed uint64) {
 		if *traceFlag {
 			trace = func(line string) { lines = append(lines, line) }
 		}
-		h.result(t, seed, trace).report(t, seed, h.Command)
+		h.playOnce(t, seed, trace)
 		if t.Failed() || *timesFlag == 1 {
 			for _, line := range lines {
 				fmt.Println(line)
@@ -159,14 +168,12 @@ func (h *Harness) playAgain(t *testing.T, seed uint64) {
 
 // playAll plays schedules, one after another, and reports their counts. A run with enough schedules
 // must reach the floors.
-func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Duration, enough int, floors Floors) {
+func (h *Harness) playAll(t *testing.T, from uint64, schedules, enough int, floors Floors) {
 	begun, before := time.Now(), liveHeap()
 	all, next, end := NewCounts(), from, from+uint64(schedules)
 	t.Run("all", func(t *testing.T) {
-		for ; next < end && all.Violations == 0 && (most <= 0 || time.Since(begun) < most); next++ {
-			result := h.result(t, next, nil)
-			result.report(t, next, h.Command)
-			all.Add(result.Counts)
+		for ; next < end && all.Violations == 0; next++ {
+			all.Add(h.playOnce(t, next, nil))
 		}
 	})
 	for _, line := range all.Lines() {
@@ -179,10 +186,7 @@ func (h *Harness) playAll(t *testing.T, from uint64, schedules int, most time.Du
 	if t.Failed() {
 		return
 	}
-	if most == 0 {
-		assert.Equal(t, schedules, all.Schedules)
-	}
-	assert.Positive(t, all.Schedules)
+	assert.Equal(t, schedules, all.Schedules)
 	if all.Schedules >= enough {
 		assert.Empty(t, floors.Missed(all), "a run that did less than its floor has shown nothing")
 	}

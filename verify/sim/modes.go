@@ -57,24 +57,21 @@ func (u *User) locker(key string) lock.Locker {
 // Downgrade locks for writing, and turns the lock into one for reading after a while.
 func (u *User) Downgrade(wait bool) {
 	m := u.Client.RWMutex(RWName)
-	held := u.Acquire("write", m, RWName, wait, u.Patience())
-	if held == nil {
-		return
-	}
-	g := u.Begin(held, wait)
+	g := u.Acquire("write", m, RWName, wait, u.Patience())
 	if g == nil {
 		return
 	}
 	u.Hold(g, u.Rand.UpTo(u.Plan.TTL))
-	if g = u.downgrade(m, held, g); g != nil {
+	if g = u.downgrade(m, g); g != nil {
 		u.Hold(g, u.HoldTime(3))
 		u.Unlock(g.Handle(), g)
 	}
 }
 
 // downgrade turns a writer into a reader, and returns the grant of the reader.
-func (u *User) downgrade(m *lock.RWMutex, held *lock.Held, g *Grant) *Grant {
+func (u *User) downgrade(m *lock.RWMutex, g *Grant) *Grant {
 	u.Await()
+	held := g.Handle()
 	w, before, begun := u.World, held.Err(), time.Now()
 	patience := u.Rand.UpTo(2 * u.Plan.TTL)
 	ctx, cancel, _ := u.limited(&patience)

@@ -17,13 +17,13 @@ func (u *User) TakeTwo(key string, wait bool) {
 	if other == key {
 		return
 	}
-	held := u.Acquire("multi", lock.Multi(u.Client.Mutex(key), u.Client.Mutex(other)), key, wait, u.Patience())
+	held := u.acquire("multi", lock.Multi(u.Client.Mutex(key), u.Client.Mutex(other)), key, wait, u.Patience())
 	if held == nil {
 		return
 	}
 	var grants []*Grant
 	for _, member := range held.Handles() {
-		g := u.Begin(member, wait)
+		g := u.begin(member, wait)
 		if g == nil {
 			return
 		}

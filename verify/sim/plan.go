@@ -16,7 +16,6 @@ import (
 // share.
 type Plan struct {
 	Seed   uint64
-	Class  string        // of the schedule, for reports
 	TTL    time.Duration // the shortest TTL of all processes
 	Length time.Duration // of the workload
 	Keys   []string      // names of exclusive locks

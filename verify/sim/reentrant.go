@@ -13,14 +13,11 @@ import (
 // Reenter takes a reentrant lock, takes it again, and unlocks its handles in a random order.
 func (u *User) Reenter(key string, wait bool) {
 	r := u.Client.Reentrant(key)
-	held := u.Acquire("reentrant", r, key, wait, u.Patience())
-	if held == nil {
-		return
-	}
-	g := u.Begin(held, wait)
+	g := u.Acquire("reentrant", r, key, wait, u.Patience())
 	if g == nil {
 		return
 	}
+	held := g.Handle()
 	ctx, cancel := held.Context(context.Background())
 	defer cancel()
 	u.Hold(g, u.Rand.UpTo(u.Plan.TTL))

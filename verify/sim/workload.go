@@ -70,13 +70,9 @@ func (u *User) Take(key string, wait bool) {
 	if slices.Contains(u.World.Plan.Shared, key) {
 		name, l = u.share(key)
 	}
-	held := u.Acquire(name, l, key, wait, u.Patience())
-	if held == nil {
-		return
-	}
-	if g := u.Begin(held, wait); g != nil {
+	if g := u.Acquire(name, l, key, wait, u.Patience()); g != nil {
 		u.Hold(g, u.HoldTime(3))
-		u.Unlock(held, g)
+		u.Unlock(g.Handle(), g)
 	}
 }
 
@@ -87,7 +83,7 @@ func (u *User) LockAll(ctx context.Context, key string) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return u.Begin(held, true), nil
+	return u.begin(held, true), nil
 }
 
 // UnlockAll unlocks a handle of LockAll. The caller checks the error.
@@ -102,8 +98,8 @@ func (u *User) UnlockAll(g *Grant) error {
 	return err
 }
 
-// Begin records that the user has a handle, and starts its checks.
-func (u *User) Begin(held *lock.Held, waited bool) *Grant {
+// begin records that the user has a handle, and starts its checks.
+func (u *User) begin(held *lock.Held, waited bool) *Grant {
 	w := u.World
 	g := w.begin(u, held, waited && w.Plan.Queue)
 	if g != nil {
@@ -120,9 +116,17 @@ type Call struct {
 	Queued time.Time // when it began to wait in the store; zero: it does not wait there
 }
 
-// Acquire calls Lock or TryLock, and checks the outcome. It returns nil if the user did not
-// get the lock.
-func (u *User) Acquire(name string, l lock.Locker, key string, wait bool, patience time.Duration) *lock.Held {
+// Acquire calls Lock or TryLock, checks the outcome, and starts the checks of the handle. It
+// returns nil if the user did not get the lock.
+func (u *User) Acquire(name string, l lock.Locker, key string, wait bool, patience time.Duration) *Grant {
+	held := u.acquire(name, l, key, wait, patience)
+	if held == nil {
+		return nil
+	}
+	return u.begin(held, wait)
+}
+
+func (u *User) acquire(name string, l lock.Locker, key string, wait bool, patience time.Duration) *lock.Held {
 	w := u.World
 	ctx, cancel, cause := u.limited(&patience)
 	defer cancel()

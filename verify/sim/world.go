@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -66,20 +67,23 @@ type World struct {
 	Mu     sync.Mutex // guards the fields below, the servers, and fields of processes and grants
 	Grants map[GrantID]*Grant
 	Calls  map[*Call]struct{} // running calls of Lock for a single exclusive lock
-	Counts *Counts            // in trace
+	Counts *Counts
 	owners map[string]*Process
 	asked  map[string]time.Time // by owner; see Asked
 	broken time.Time            // the latest event that leases need not survive
 	ended  bool                 // the workload is over
 	clocks clientClocks
-	trace  *Trace
+
+	emit       func(string) // gets each event; may be nil
+	violations []string
+	digest     uint64 // of all events; does not depend on their order within an instant
 }
 
-// NewWorld returns the world of a plan. It must be called in a bubble, which also plays it.
+// NewWorld returns the world of a plan. It must be called in a bubble, which also plays it. Each
+// event is passed to trace, which may be nil.
 func NewWorld(p Plan, trace func(string)) *World {
-	t := NewTrace(trace)
 	return &World{
-		Plan: p, Start: time.Now(), trace: t, Counts: t.Counts,
+		Plan: p, Start: time.Now(), emit: trace, Counts: NewCounts(),
 		Grants: map[GrantID]*Grant{}, Calls: map[*Call]struct{}{},
 		owners: map[string]*Process{}, asked: map[string]time.Time{},
 	}
@@ -150,16 +154,29 @@ func (w *World) Fail(check, format string, args ...any) {
 	w.Violated(check, format, args...)
 }
 
+const maxViolations = 8
+
 // Violated reports a violation. The caller holds Mu.
 func (w *World) Violated(check, format string, args ...any) {
-	w.trace.Violated(check, format, args...)
+	text := fmt.Sprintf("%v: %s: %s", time.Since(w.Start), check, fmt.Sprintf(format, args...))
+	w.Note("VIOLATION %s", text)
+	if len(w.violations) < maxViolations {
+		w.violations = append(w.violations, text)
+	}
 }
 
 // Note adds an event to the trace. The caller holds Mu.
-func (w *World) Note(format string, args ...any) { w.trace.Note(format, args...) }
+func (w *World) Note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	at := time.Since(w.Start)
+	w.digest += simrand.Mix(uint64(at), simrand.Hash(text))
+	if w.emit != nil {
+		w.emit(fmt.Sprintf("%-14v %s", at, text))
+	}
+}
 
 // Check counts a check. The caller holds Mu.
-func (w *World) Check(name string) { w.trace.Check(name) }
+func (w *World) Check(name string) { w.Counts.Checks[name]++ }
 
 // Serial returns a name of an owner that is the same in every run of a seed.
 func (w *World) Serial(owner string) string { return w.names.Of(owner) }

@@ -60,14 +60,11 @@ func (b *backend) Turn(u *sim.User) {
 	patience := u.Patience()
 	abandons := u.Rand.Chance(20)
 	hold := u.HoldTime(4)
-	held := u.Acquire("lock", u.Client.Mutex(key), key, wait, patience)
-	if held == nil {
-		return
-	}
-	g := u.Begin(held, wait)
+	g := u.Acquire("lock", u.Client.Mutex(key), key, wait, patience)
 	if g == nil {
 		return
 	}
+	held := g.Handle()
 	var inner *lock.Held
 	if u.Aside.Chance(300) {
 		ctx, cancel := held.Context(context.Background())

@@ -173,7 +173,7 @@ func (p *plan) drawWide() {
 // expect sets the properties of the class on which the checks depend.
 func (p *plan) expect() {
 	is := func(some ...class) bool { return slices.Contains(some, p.class) }
-	p.Class, p.Events = classNames[p.class], eventsOf[p.class]
+	p.Events = eventsOf[p.class]
 	p.Exact, p.Backoff = true, true
 	p.Calm = is(calm, extremes)
 	p.Lossless = is(calm, single, extremes)

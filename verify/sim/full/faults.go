@@ -126,7 +126,7 @@ func (b *backend) serverFails(e sim.Event, s *server, key string, span time.Dura
 	case down:
 		b.restart(s, span)
 	case wipe:
-		s.redis.FlushAll()
+		s.redis.DB(0).FlushDB() // the copies stay
 		b.loseData(s, span)
 	case failOver:
 		s.restore(simrand.Pick(d, s.copies...))

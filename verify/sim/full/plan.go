@@ -254,7 +254,7 @@ func newWideProcess(d simrand.Rand, c class, ttl time.Duration) processPlan {
 // expect sets the properties of the class on which the checks depend.
 func (p *plan) expect() {
 	is := func(some ...class) bool { return slices.Contains(some, p.class) }
-	p.Class, p.Events = classNames[p.class], eventsOf[p.class]
+	p.Events = eventsOf[p.class]
 	for _, one := range p.procs {
 		p.Procs = append(p.Procs, one.ProcessPlan)
 	}

@@ -5,7 +5,6 @@ package full
 import (
 	"bufio"
 	"bytes"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ type server struct {
 	astray  map[string]bool      // key and owner of grants of which the client does not learn
 
 	names  map[string]string // digest → the name of a script that was sent in full
-	copies []snapshot        // copies of older data
+	copies []int             // databases with copies of older data, the oldest first
 
 	digests map[string]string // digest of a script → digest of its mutant
 }
@@ -92,12 +91,22 @@ func (s *server) execute(args []string) ([]byte, []signal) {
 			args = slices.Replace(slices.Clone(args), 1, 2, digest)
 		}
 	}
+	answer := bytesOf(func(p *rediscommands.Peer) { s.redis.Server().Dispatch(p, args) })
+	return answer, s.said
+}
+
+// bytesOf returns what a server writes to a client.
+func bytesOf(write func(*rediscommands.Peer)) []byte {
 	var out bytes.Buffer
-	w := bufio.NewWriter(&out)
-	peer := rediscommands.NewPeer(w)
-	s.redis.Server().Dispatch(peer, args)
+	peer := rediscommands.NewPeer(bufio.NewWriter(&out))
+	write(peer)
 	peer.Flush()
-	return out.Bytes(), s.said
+	return out.Bytes()
+}
+
+// bulks returns an array of bulk strings, such as a message of a subscription.
+func bulks(items ...string) []byte {
+	return bytesOf(func(p *rediscommands.Peer) { p.WriteStrings(items) })
 }
 
 // unknown is the name of a script that a server does not know.
@@ -171,77 +180,25 @@ func (s *server) left() (all, endless []string) {
 	return all, endless
 }
 
-// snapshot is a copy of the data at an instant of the server's clock.
-type snapshot struct {
-	at   time.Time
-	keys map[string]value
-}
-
-type value struct {
-	text   string
-	list   []string
-	scores map[string]float64
-	fields map[string]string
-	left   time.Duration
-}
-
 // remember keeps a copy of the data for restore.
 func (s *server) remember() {
 	const most = 4
-	s.setTime()
-	db := s.redis.DB(0)
-	snap := snapshot{at: s.clock(), keys: map[string]value{}}
-	for _, key := range db.Keys() {
-		v := value{left: db.TTL(key)}
-		switch db.Type(key) {
-		case "string":
-			v.text, _ = db.Get(key)
-		case "list":
-			list, _ := db.List(key)
-			v.list = slices.Clone(list)
-		case "zset":
-			scores, _ := db.SortedSet(key)
-			v.scores = maps.Clone(scores)
-		case "hash":
-			fields, _ := db.HKeys(key)
-			v.fields = map[string]string{}
-			for _, field := range fields {
-				v.fields[field] = db.HGet(key, field)
-			}
-		}
-		snap.keys[key] = v
+	db := len(s.copies) + 1
+	if len(s.copies) == most {
+		db, s.copies = s.copies[0], s.copies[1:]
 	}
-	s.copies = append(s.copies, snap)
-	if len(s.copies) > most {
-		s.copies = s.copies[1:]
-	}
+	s.copies = append(s.copies, db)
+	s.copyData(0, db)
 }
 
-// restore falls back to a copy. Its keys expire when they would have expired.
-func (s *server) restore(snap snapshot) {
-	s.redis.FlushAll()
+// restore falls back to a copy. Its keys expire when they would have expired, because copies do too.
+func (s *server) restore(db int) { s.copyData(db, 0) }
+
+// copyData replaces the data of a database by those of another one.
+func (s *server) copyData(from, to int) {
 	s.setTime()
-	db, age := s.redis.DB(0), max(s.clock().Sub(snap.at), 0)
-	for key, v := range snap.keys {
-		if v.left > 0 && v.left <= age {
-			continue
-		}
-		switch {
-		case v.list != nil:
-			_, _ = db.Push(key, v.list...)
-		case v.scores != nil:
-			for member, score := range v.scores {
-				_, _ = db.ZAdd(key, score, member)
-			}
-		case v.fields != nil:
-			for field, text := range v.fields {
-				db.HSet(key, field, text)
-			}
-		default:
-			_ = db.Set(key, v.text)
-		}
-		if v.left > 0 {
-			db.SetTTL(key, v.left-age)
-		}
+	s.redis.DB(to).FlushDB()
+	for _, key := range s.redis.DB(from).Keys() {
+		_ = s.redis.Copy(from, key, to, key) // the key exists
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	rediscommands "github.com/alicebob/miniredis/v2/server"
+
 	"github.com/leasewheel/leasewheel/internal/simrand"
 )
 
@@ -25,7 +27,12 @@ func (c *conn) subscribe(m message) []byte {
 		if m.name == "subscribe" && c.open {
 			c.channels = append(c.channels, name)
 		}
-		out = append(out, changed(m.name, name, len(c.channels))...)
+		out = append(out, bytesOf(func(p *rediscommands.Peer) {
+			p.WriteLen(3)
+			p.WriteBulk(m.name)
+			p.WriteBulk(name)
+			p.WriteInt(len(c.channels))
+		})...)
 	}
 	return out
 }
