@@ -20,20 +20,6 @@ func (w *World) clockAhead() bool {
 	return w.TopPast > topNow || w.TopPast == topNow && w.Back == 0
 }
 
-// highest returns the highest token in the state.
-func (s *State) highest() uint8 {
-	top := max(s.World.Top, s.World.Admin, s.Server.Token, s.Server.Last, s.Copy.Token, s.Copy.Last, s.Guest.Token, s.Guest.Renew.Token)
-	top = max(top, s.World.Kept.Token, s.Server.Saved.Token, s.Copy.Saved.Token)
-	for i := range s.Owners {
-		o := &s.Owners[i]
-		top = max(top, o.Token, o.Mark, o.Signal, o.Forced, o.ForcedOut, o.Acquire[0].Token, o.Acquire[1].Token, o.Renew.Token, o.Saves.Token, o.Told.Token, o.Heard.Token)
-		if o.Double.Kind == Renew {
-			top = max(top, o.Double.Token)
-		}
-	}
-	return top
-}
-
 // doAcquire executes an ACQUIRE. call is nil for a duplicate.
 func (m *Model) doAcquire(s *State, i int, call *Call) string {
 	o := &s.Owners[i]

@@ -37,7 +37,7 @@ func (m *Model) reduce(s *State) {
 	if s.World.Forces == m.Force || s.World.Admin != s.Server.Token && m.Mutation != ForceWithoutToken && !m.Stale {
 		s.World.Admin = 0
 	}
-	s.renumber(m.Saves > 0)
+	s.renumber()
 }
 
 func (m *Model) reduceOwner(o *Owner) {
@@ -169,45 +169,44 @@ func (m *Model) dropRequests(s *State, i int) {
 }
 
 // renumber renumbers the tokens without gaps.
-func (s *State) renumber(saves bool) {
+func (s *State) renumber() {
 	var used uint64
-	each := func(do func(*uint8)) {
-		for _, t := range []*uint8{&s.World.Top, &s.World.Admin, &s.Server.Token, &s.Server.Last, &s.Copy.Token, &s.Copy.Last, &s.Guest.Token, &s.Guest.Renew.Token} {
-			do(t)
-		}
-		if saves {
-			s.eachOfSaves(do)
-		}
-		for i := range s.Owners {
-			o := &s.Owners[i]
-			for _, t := range []*uint8{&o.Token, &o.Mark, &o.Signal, &o.Forced, &o.ForcedOut, &o.Acquire[0].Token, &o.Acquire[1].Token, &o.Renew.Token} {
-				do(t)
-			}
-			if o.Double.Kind == Renew {
-				do(&o.Double.Token)
-			}
-		}
-	}
-	each(func(t *uint8) { used |= 1 << *t })
+	s.eachToken(func(t *uint8) { used |= 1 << *t })
 	used &^= 1
 	if used&(used+2) == 0 { // no gap
 		return
 	}
-	each(func(t *uint8) {
+	s.eachToken(func(t *uint8) {
 		if *t > 0 {
 			*t = uint8(bits.OnesCount64(used & (2<<*t - 1))) //nolint:gosec // at most 64
 		}
 	})
 }
 
-// eachOfSaves calls do with the tokens of saves.
-func (s *State) eachOfSaves(do func(*uint8)) {
-	for _, t := range []*uint8{&s.World.Kept.Token, &s.Server.Saved.Token, &s.Copy.Saved.Token} {
+// highest returns the highest token in the state.
+func (s *State) highest() (top uint8) {
+	s.eachToken(func(t *uint8) { top = max(top, *t) })
+	return top
+}
+
+// eachToken calls do with each token of the state.
+func (s *State) eachToken(do func(*uint8)) {
+	for _, t := range []*uint8{
+		&s.World.Top, &s.World.Admin, &s.Server.Token, &s.Server.Last, &s.Copy.Token, &s.Copy.Last, &s.Guest.Token,
+		&s.Guest.Renew.Token, &s.World.Kept.Token, &s.Server.Saved.Token, &s.Copy.Saved.Token,
+	} {
 		do(t)
 	}
 	for i := range s.Owners {
-		do(&s.Owners[i].Saves.Token)
-		do(&s.Owners[i].Told.Token)
-		do(&s.Owners[i].Heard.Token)
+		o := &s.Owners[i]
+		for _, t := range []*uint8{
+			&o.Token, &o.Mark, &o.Signal, &o.Forced, &o.ForcedOut, &o.Acquire[0].Token, &o.Acquire[1].Token, &o.Renew.Token,
+			&o.Saves.Token, &o.Told.Token, &o.Heard.Token,
+		} {
+			do(t)
+		}
+		if o.Double.Kind == Renew {
+			do(&o.Double.Token)
+		}
 	}
 }

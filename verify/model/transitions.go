@@ -74,17 +74,17 @@ func (m *Model) apply(s *State, what ActionKind, i, c int) string {
 		o.Phase = Ended
 	case DoAcquire, DoAcquireDoubled:
 		if what == DoAcquireDoubled {
-			m.double(s, i, Double{Kind: Acquire})
+			o.Double = Double{Kind: Acquire}
 		}
 		return m.doAcquire(s, i, &o.Acquire[c])
 	case DoRenew, DoRenewDoubled:
 		if what == DoRenewDoubled {
-			m.double(s, i, Double{Kind: Renew, Token: o.Renew.Token})
+			o.Double = Double{Kind: Renew, Token: o.Renew.Token}
 		}
 		return m.doRenew(s, i, &o.Renew)
 	case DoRelease, DoReleaseDoubled:
 		if what == DoReleaseDoubled {
-			m.double(s, i, Double{Kind: Release, Token: o.Release.Token, Keep: o.Release.Keep})
+			o.Double = Double{Kind: Release, Token: o.Release.Token, Keep: o.Release.Keep}
 		}
 		return m.doRelease(s, i, &o.Release)
 	case DoDouble:
@@ -119,9 +119,6 @@ func (m *Model) checkLoss(s *State, i int, bad string) string {
 	}
 	return ""
 }
-
-// double leaves a duplicate of a request in the network.
-func (m *Model) double(s *State, i int, d Double) { s.Owners[i].Double = d }
 
 // applyEnvironment applies actions of time, faults and administrators.
 func (m *Model) applyEnvironment(s *State, what ActionKind) string {

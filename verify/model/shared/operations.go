@@ -25,7 +25,6 @@ type comparison struct {
 	past   []*client // acquisitions that have ended; late messages may still arrive
 	serial int
 	trace  []string
-	counts *counts
 }
 
 // client is one acquisition.
@@ -34,30 +33,8 @@ type client struct {
 	token uint64 // the last token that the client has received
 }
 
-// counts counts the events of comparisons.
-type counts struct {
-	requests, granted, queued, refused, wrongType, unsent, abandonedMutexes, served, renewed, lost, released, kept, left, forced int
-}
-
-func (c *counts) add(o counts) {
-	c.requests += o.requests
-	c.granted += o.granted
-	c.queued += o.queued
-	c.refused += o.refused
-	c.wrongType += o.wrongType
-	c.unsent += o.unsent
-	c.abandonedMutexes += o.abandonedMutexes
-	c.served += o.served
-	c.renewed += o.renewed
-	c.lost += o.lost
-	c.released += o.released
-	c.kept += o.kept
-	c.left += o.left
-	c.forced += o.forced
-}
-
 // runComparison runs random operations and returns the first difference.
-func runComparison(s *server, seed uint64, requests int, c *counts) error {
+func runComparison(s *server, seed uint64, requests int) error {
 	const start = 1_800_000_000_000
 	s.reset(start)
 	g := &comparison{
@@ -66,14 +43,12 @@ func runComparison(s *server, seed uint64, requests int, c *counts) error {
 		keeps:     rand.New(rand.NewPCG(seed, 2)), //nolint:gosec // a seed names a game
 		reference: newReference(start),
 		server:    s,
-		counts:    c,
 	}
 	g.mode = []byte{read, permit, members}[seed%3]
 	for range clients {
 		g.now = append(g.now, g.newClient())
 	}
 	for range requests {
-		g.counts.requests++
 		if err := g.step(); err != nil {
 			return fmt.Errorf("seed %d: %s\n%w", seed, strings.Join(g.trace, "\n"), err)
 		}
@@ -178,24 +153,14 @@ func (g *comparison) acquire(c *client) error {
 	}
 	switch got.code {
 	case 1:
-		g.counts.granted++
-		if c.token != 0 && c.token < got.token {
-			g.counts.served++
-		}
 		c.token = got.token
 	case 0:
-		g.counts.queued++
 		c.token = max(c.token, got.token)
 		if c.place == 0 {
 			return g.compare()
 		}
-	case -1:
-		g.counts.refused++
 	case 3:
-		g.counts.unsent++
 		return g.compare()
-	default:
-		g.counts.wrongType++
 	}
 	if err := g.compare(); err != nil || again {
 		return err
@@ -230,10 +195,6 @@ func (g *comparison) renew(c *client) error {
 		return err
 	case got != want:
 		return fmt.Errorf("renewed %v, want %v", got, want)
-	case got:
-		g.counts.renewed++
-	default:
-		g.counts.lost++
 	}
 	return g.compare()
 }
@@ -249,14 +210,6 @@ func (g *comparison) release(c *client) error {
 	}
 	if got != want {
 		return fmt.Errorf("release replied %d, want %d", got, want)
-	}
-	switch {
-	case got == 1 && keep > 0:
-		g.counts.kept++
-	case got == 1:
-		g.counts.released++
-	case got == 2:
-		g.counts.left++
 	}
 	if err := g.compare(); err != nil || got != 1 || keep == 0 {
 		return err
@@ -289,9 +242,7 @@ func (g *comparison) force() error {
 	g.reference.expire()
 	var seen uint64
 	for _, l := range g.reference.leases {
-		if l.token > seen {
-			seen = l.token
-		}
+		seen = max(seen, l.token)
 	}
 	seen -= min(seen, uint64(g.rng.IntN(3)))
 	g.tracef("force %d", seen)
@@ -303,7 +254,6 @@ func (g *comparison) force() error {
 	if got != want {
 		return fmt.Errorf("forced %d leases, want %d", got, want)
 	}
-	g.counts.forced += got
 	return g.compare()
 }
 
@@ -330,9 +280,8 @@ func (g *comparison) damageData() error {
 func (g *comparison) abandonedMutexes() error {
 	g.tracef("a mutex leaves its queue behind")
 	mini := g.server.mini
-	for _, key := range []string{keys[2], keys[3]} {
-		mini.Del(key)
-	}
+	mini.Del(keys[2])
+	mini.Del(keys[3])
 	_, err := mini.Push(keys[2], "dead:1", "dead:2")
 	if err == nil {
 		_, err = mini.ZAdd(keys[3], float64(g.reference.now), "dead:1")
@@ -343,7 +292,6 @@ func (g *comparison) abandonedMutexes() error {
 	mini.SetTTL(keys[2], time.Hour)
 	mini.SetTTL(keys[3], time.Hour)
 	g.past, g.now[0] = append(g.past, g.now[0]), g.newClient()
-	g.counts.abandonedMutexes++
 	return g.acquire(g.now[0])
 }
 
