@@ -43,7 +43,7 @@ func (p *Process) lost(lease any, reason error) {
 	defer w.Mu.Unlock()
 	w.Check("loss")
 	w.Counts.Losses[loss.Reason.String()]++
-	p.stats.Lost(loss)
+	p.stats.lost[loss.Reason]++
 	g := w.Grants[GrantID{l.Key, l.Owner, l.Token}]
 	if g == nil {
 		w.Violated("told", "p%d lost %s with token %d, which was never granted", p.ID, l.Key, l.Token)

@@ -34,13 +34,6 @@ type Harness struct {
 	Wide      map[string]int // by tier, for each wide class
 }
 
-// Regression is a bug that the simulation has found, and the seeds that find it again if it
-// comes back.
-type Regression struct {
-	Found string
-	Seeds []uint64
-}
-
 // amount returns the number of schedules to play.
 func amount(ofTier map[string]int) int { return cmp.Or(*schedulesFlag, ofTier[simreport.Tier()]) }
 
@@ -66,16 +59,11 @@ func (h *Harness) TestWide(t *testing.T, names []string, floors []Floors) {
 	}
 }
 
-// TestRegressions plays the seeds of the regressions.
-func (h *Harness) TestRegressions(t *testing.T, all []Regression) {
-	for _, r := range all {
-		t.Run(r.Found, func(t *testing.T) {
-			for _, seed := range r.Seeds {
-				h.Play(t, seed)
-			}
-		})
+// TestSeeds plays some schedules.
+func (h *Harness) TestSeeds(t *testing.T, seeds ...uint64) {
+	for _, seed := range seeds {
+		h.Play(t, seed)
 	}
-	h.Report.Add("regressions %d", len(all))
 }
 
 // TestReplay counts the seeds that play the same schedule again, event for event. Some do not,

@@ -127,3 +127,43 @@ func (p *Process) StopEngine() {
 		}
 	}
 }
+
+// Odds are the probabilities of the faults of a message, in thousandths.
+type Odds struct{ LostRequest, LostReply, Refused, HalfReply, Late, Twice, Slow int }
+
+// Fate is what the network does to a message.
+type Fate struct {
+	Out, Back time.Duration
+	Name      string // of the failure; empty: none
+
+	LostRequest, LostReply bool
+	Refused                bool // the client gets an error at once, and nothing is executed
+	HalfReply              bool
+
+	Reset bool          // the client notices a loss when the answer would have arrived
+	Again time.Duration // the delay of a second execution; 0: none
+}
+
+// Draw draws the fate of a message for locks with a TTL. Its way takes up to latency.
+func (o Odds) Draw(d simrand.Rand, ttl, latency time.Duration) Fate {
+	f := Fate{Out: d.Between(50*time.Microsecond, latency), Back: d.Between(50*time.Microsecond, latency)}
+	n := d.IntN(1000)
+	hit := func(perMille int) bool { n -= perMille; return n < 0 }
+	switch {
+	case hit(o.LostRequest):
+		f.Name, f.LostRequest, f.Reset = "lost request", true, d.Chance(500)
+	case hit(o.LostReply):
+		f.Name, f.LostReply, f.Reset = "lost reply", true, d.Chance(500)
+	case hit(o.Refused):
+		f.Name, f.Refused = "refused", true
+	case hit(o.HalfReply):
+		f.Name, f.HalfReply = "half a reply", true
+	case hit(o.Late):
+		f.Out = d.UpTo(2 * ttl)
+	case hit(o.Twice):
+		f.Again = d.UpTo(2 * ttl)
+	case hit(o.Slow): // an answer arrives shortly before the lease expires
+		f.Out, f.Back = d.UpTo(ttl/20), d.UpTo(ttl)
+	}
+	return f
+}

@@ -37,11 +37,10 @@ type Plan struct {
 	Steady      bool // each lease is renewed once a period
 	SureRelease bool // every release succeeds at its second attempt
 
-	Exact   bool // a renewal is sent at the instant at which the watchdog decides to renew
-	Queue   bool // a place in the queue of a lock may last a third of a lease
-	Quorum  bool // the store is a quorum, whose grants have no tokens
-	Slow    bool // links are slow now
-	Backoff bool // the seed decides how long clients back off
+	Exact  bool // a renewal is sent when the watchdog decides to renew, and the seed decides how long clients back off
+	Queue  bool // a place in the queue of a lock may last a third of a lease
+	Quorum bool // the store is a quorum, whose grants have no tokens
+	Slow   bool // links are slow now
 
 	Causes []error       // causes of contexts, some of which end early; empty: no context ends early
 	Brief  time.Duration // the time after which some contexts end early

@@ -82,7 +82,7 @@ func (p *Process) client(store driver.Store, engine schedule.Scheduler) (*lock.C
 		Hooks:     &lock.Hooks{BatchDone: p.batchDone},
 		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)), // formats the values of attributes
 	}
-	if p.World.Plan.Backoff {
+	if p.World.Plan.Exact {
 		all.Backoff = p.backoff
 	}
 	return lock.New(store, all)

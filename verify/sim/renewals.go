@@ -4,8 +4,6 @@ package sim
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/seam"
@@ -224,14 +222,4 @@ func (g *Grant) isRenewed() bool {
 		}
 	}
 	return false
-}
-
-// CutToken splits the value of a lease, as scripts get it, into the owner and the token.
-func CutToken(pair string) (owner string, token uint64, ok bool) {
-	at := strings.LastIndexByte(pair, ' ')
-	if at < 0 {
-		return pair, 0, false
-	}
-	token, err := strconv.ParseUint(pair[at+1:], 10, 64)
-	return pair[:at], token, err == nil
 }

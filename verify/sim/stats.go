@@ -20,9 +20,6 @@ type Stats struct {
 	lost                [renewal.ReasonLimitReached + 1]int
 }
 
-// Lost records a loss.
-func (s *Stats) Lost(loss *renewal.LostError) { s.lost[loss.Reason]++ }
-
 // BatchDone records a batch, and returns a description of what is wrong with it.
 func (s *Stats) BatchDone(info renewal.BatchInfo) (wrong string) {
 	s.done++

@@ -9,10 +9,4 @@
 //
 // On a real server the tests count the commands of each run of a script, on locks with
 // 100,000 holders, waiters or expired entries. No run may exceed a fixed number.
-//
-//	reference.go      the reference
-//	server.go         the scripts on a server, and the checks of its keys
-//	operations.go     random operations, and the comparison
-//	mutations.go      broken rules of the scripts, to check that the tests find them
-//	bounds_test.go    the number of commands in a run
 package shared

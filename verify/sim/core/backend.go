@@ -45,7 +45,6 @@ func simulate(seed uint64, trace func(string)) sim.Result {
 	return b.Play()
 }
 
-// Open implements sim.Backend.
 func (b *backend) Open(p *sim.Process) (driver.Store, func(), error) {
 	one := &process{Process: p, backend: b}
 	one.store = newStore(one)
@@ -53,7 +52,7 @@ func (b *backend) Open(p *sim.Process) (driver.Store, func(), error) {
 	return one.store, func() {}, nil
 }
 
-// Turn implements sim.Backend: a user takes a lock, holds it and unlocks it.
+// Turn takes a lock, holds it and unlocks it.
 func (b *backend) Turn(u *sim.User) {
 	key := sim.KeyName(u.Rand.IntN(len(b.plan.Keys)))
 	wait := u.Rand.Chance(700)
@@ -97,7 +96,6 @@ func (b *backend) kept(key, owner string, token uint64) {
 	}
 }
 
-// Lasts implements sim.Backend.
 func (b *backend) Lasts(g *sim.Grant) time.Duration {
 	held, ok := b.server.alive(g.Key)
 	if !ok || held.owner != g.Owner || held.token != g.Token {
@@ -110,7 +108,6 @@ func (b *backend) left(l lease) time.Duration {
 	return time.Duration(float64(l.until-b.server.clock.now()) / b.plan.rate)
 }
 
-// Leases implements sim.Backend.
 func (b *backend) Leases(key string) []sim.Lease {
 	held, ok := b.server.alive(key)
 	if !ok {
@@ -119,22 +116,14 @@ func (b *backend) Leases(key string) []sim.Lease {
 	return []sim.Lease{{Grant: b.Grants[sim.GrantID{Key: key, Owner: held.owner, Token: held.token}], Left: b.left(held)}}
 }
 
-// MayBeStale implements sim.Backend.
-func (b *backend) MayBeStale(*sim.Grant) bool { return false }
-
-// Confirmed implements sim.Backend.
-func (b *backend) Confirmed(*sim.Grant) {}
-
-// Excused implements sim.Backend.
+func (b *backend) MayBeStale(*sim.Grant) bool    { return false }
+func (b *backend) Confirmed(*sim.Grant)          {}
 func (b *backend) Excused(*sim.Call, error) bool { return false }
+func (b *backend) Probe()                        {}
+func (b *backend) Disconnect()                   {}
 
-// Probe implements sim.Backend.
-func (b *backend) Probe() {}
-
-// Snapshot implements sim.Backend.
 func (b *backend) Snapshot() { b.server.remember() }
 
-// Heal implements sim.Backend.
 func (b *backend) Heal() {
 	b.healed.Store(true)
 	b.downUntil = time.Time{}
@@ -145,7 +134,6 @@ func (b *backend) Heal() {
 	}
 }
 
-// ServeWithin implements sim.Backend.
 func (b *backend) ServeWithin() time.Duration {
 	most := b.longest()
 	return 2*b.plan.TTL + most + most/10 + b.plan.place + b.Plan.LongestHold() + 10*time.Second
@@ -158,10 +146,7 @@ func (b *backend) longest() (most time.Duration) {
 	return most
 }
 
-// Disconnect implements sim.Backend.
-func (b *backend) Disconnect() {}
-
-// CheckLeft implements sim.Backend. It waits for a TTL first, because the last request may have
+// CheckLeft waits for a TTL first, because the last request may have
 // been an abandoned acquire.
 func (b *backend) CheckLeft() {
 	most := b.longest() + b.Plan.LongestHold()

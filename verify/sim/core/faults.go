@@ -10,7 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/verify/sim"
 )
 
-// Inject implements sim.Backend.
 func (b *backend) Inject(e sim.Event, d simrand.Rand) {
 	p := simrand.Pick(d, b.procs...)
 	span := d.UpTo(b.plan.TTL * 3 / 2)

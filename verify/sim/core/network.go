@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/simrand"
+	"github.com/leasewheel/leasewheel/verify/sim"
 )
 
 // Errors of the network. None of them is an answer.
@@ -24,15 +25,10 @@ type message struct {
 	nth   int    // the number of the request among those of this operation and owner
 }
 
-// fate is what the network does to a message.
+// fate is what the network does to a message, and draws for its operation.
 type fate struct {
-	out, back   time.Duration
-	lostRequest bool
-	lostReply   bool
-	refused     bool // the client gets an error at once, and nothing is executed
-	reset       bool // the client notices the loss when the answer would have arrived
-	again       time.Duration
-	rand        simrand.Rand // for draws of the operation
+	sim.Fate
+	rand simrand.Rand
 }
 
 // odds returns those of the plan, until Heal.
@@ -47,31 +43,12 @@ func (b *backend) odds() odds {
 func (p *process) fateOf(m message) fate {
 	b := p.backend
 	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), simrand.Hash(m.op), simrand.Hash(b.Serial(m.owner)), uint64(m.nth))
-	f := fate{out: d.Between(50*time.Microsecond, 5*time.Millisecond), back: d.Between(50*time.Microsecond, 5*time.Millisecond), rand: d}
-	odds, ttl := b.odds(), b.plan.TTL
+	f := fate{b.odds().Draw(d, b.plan.TTL, 5*time.Millisecond), d}
 	if b.plan.class == single { // no answer may be late
-		f.out, f.back = f.out/5, f.back/5
-	}
-	n := d.IntN(1000)
-	hit := func(chance int) bool { n -= chance; return n < 0 }
-	switch {
-	case hit(odds.lostRequest):
-		f.lostRequest, f.reset = true, d.Chance(500)
-	case hit(odds.lostReply):
-		f.lostReply, f.reset = true, d.Chance(500)
-	case hit(odds.refused):
-		f.refused = true
-	case hit(odds.late):
-		f.out = d.UpTo(2 * ttl)
-	case hit(odds.twice):
-		f.again = d.UpTo(2 * ttl)
-	case hit(odds.slow):
-		f.out, f.back = d.UpTo(ttl/20), d.UpTo(ttl)
+		f.Out, f.Back = f.Out/5, f.Back/5
 	}
 	return f
 }
-
-func (f fate) fails() bool { return f.lostRequest || f.lostReply || f.refused }
 
 // call sends a request and waits for its answer, at most until ctx ends or the
 // timeout has passed. The request may be executed later, and twice.
@@ -106,13 +83,13 @@ func (p *process) travel(m message, f fate, execute func() any, answers chan<- a
 	if p.blocked(&p.cutTo, "request in a partition") {
 		return
 	}
-	time.Sleep(f.out)
+	time.Sleep(f.Out)
 	switch {
-	case f.refused:
+	case f.Refused:
 		b.Count(b.Counts.Faults, "refused")
 		answers <- errRefused
 		return
-	case f.lostRequest:
+	case f.LostRequest:
 		b.Count(b.Counts.Faults, "lost request")
 		f.report(answers)
 		return
@@ -122,26 +99,26 @@ func (p *process) travel(m message, f fate, execute func() any, answers chan<- a
 		return
 	}
 	answer := b.execute(p, m, execute)
-	if f.out > 10*time.Millisecond {
+	if f.Out > 10*time.Millisecond {
 		b.Count(b.Counts.Faults, "late request")
 	}
-	if f.again > 0 {
+	if f.Again > 0 {
 		b.Count(b.Counts.Faults, "twice")
 		b.Pending.Go(func() {
-			time.Sleep(f.again)
+			time.Sleep(f.Again)
 			if !b.isDown() {
 				b.execute(p, m, execute)
 			}
 		})
 	}
-	time.Sleep(f.back)
+	time.Sleep(f.Back)
 	switch {
-	case f.lostReply:
+	case f.LostReply:
 		b.Count(b.Counts.Faults, "lost reply")
 		f.report(answers)
 	case p.blocked(&p.cutFrom, "reply in a partition"):
 	default:
-		if f.back > 10*time.Millisecond {
+		if f.Back > 10*time.Millisecond {
 			b.Count(b.Counts.Faults, "slow reply")
 		}
 		answers <- answer
@@ -150,7 +127,7 @@ func (p *process) travel(m message, f fate, execute func() any, answers chan<- a
 
 // report reports a loss, if the client can notice it.
 func (f fate) report(answers chan<- any) {
-	if f.reset {
+	if f.Reset {
 		answers <- errReset
 	}
 }
@@ -188,9 +165,9 @@ func (b *backend) sending(p *process, m message, batch int, f fate) {
 	defer b.Mu.Unlock()
 	b.Counts.Operations[m.op]++
 	switch {
-	case f.refused:
+	case f.Refused:
 		b.Note("p%d sends %s %s #%d of %d, refused", p.ID, m.op, b.Serial(m.owner), m.nth, batch)
-	case f.fails():
-		b.Note("p%d sends %s %s #%d of %d, lost (request %v, known %v)", p.ID, m.op, b.Serial(m.owner), m.nth, batch, f.lostRequest, f.reset)
+	case f.Name != "":
+		b.Note("p%d sends %s %s #%d of %d, lost (request %v, known %v)", p.ID, m.op, b.Serial(m.owner), m.nth, batch, f.LostRequest, f.Reset)
 	}
 }

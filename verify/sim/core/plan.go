@@ -59,9 +59,8 @@ type plan struct {
 
 // odds are the probabilities of the faults of a message, in thousandths.
 type odds struct {
-	lostRequest, lostReply, late, twice, refused, partial int
-
-	slow int // an answer arrives shortly before the lease expires
+	sim.Odds
+	partial int // of an answer for a part of a batch only
 }
 
 const (
@@ -143,7 +142,7 @@ func (p *plan) drawWide() {
 	case extremes:
 		p.TTL = simrand.Pick(d, 300*time.Millisecond, 3*time.Second, 30*time.Second, time.Minute, 10*time.Minute, time.Hour)
 	case causes:
-		p.net = odds{lostReply: 50, late: 100, slow: 300}
+		p.net = odds{Odds: sim.Odds{LostReply: 50, Late: 100, Slow: 300}}
 		p.Causes, p.Brief = sim.OtherCauses(), 10*time.Millisecond
 	}
 	p.Length = p.TTL * time.Duration(3+d.IntN(5))
@@ -174,7 +173,7 @@ func (p *plan) drawWide() {
 func (p *plan) expect() {
 	is := func(some ...class) bool { return slices.Contains(some, p.class) }
 	p.Events = eventsOf[p.class]
-	p.Exact, p.Backoff = true, true
+	p.Exact = true
 	p.Calm = is(calm, extremes)
 	p.Lossless = is(calm, single, extremes)
 	p.Tidy = is(calm, single, external, pauses, drift, endings, extremes, causes)
@@ -189,25 +188,25 @@ func (p *plan) expect() {
 func oddsOf(c class, d simrand.Rand) odds {
 	switch c {
 	case single:
-		return odds{lostRequest: 100, lostReply: 100, refused: 100}
+		return odds{Odds: sim.Odds{LostRequest: 100, LostReply: 100, Refused: 100}}
 	case external:
-		return odds{lostRequest: 20, lostReply: 20, late: 20}
+		return odds{Odds: sim.Odds{LostRequest: 20, LostReply: 20, Late: 20}}
 	case clocks:
-		o := odds{lostRequest: 20, lostReply: 20, late: 20, slow: 200}
+		o := odds{Odds: sim.Odds{LostRequest: 20, LostReply: 20, Late: 20, Slow: 200}}
 		if d.Chance(500) { // otherwise the renewals after each step repair its effect
-			o.lostRequest, o.lostReply = 350, 100
+			o.LostRequest, o.LostReply = 350, 100
 		}
 		return o
 	case drift:
-		return odds{lostReply: 50, lostRequest: 50, slow: 400}
+		return odds{Odds: sim.Odds{LostReply: 50, LostRequest: 50, Slow: 400}}
 	case network, everything:
-		o := odds{lostRequest: 50, lostReply: 50, late: 50, twice: 50, refused: 50, partial: 50, slow: 50}
+		o := odds{Odds: sim.Odds{LostRequest: 50, LostReply: 50, Late: 50, Twice: 50, Refused: 50, Slow: 50}, partial: 50}
 		if d.Chance(300) {
-			o.lostRequest, o.late = 200, 200
+			o.LostRequest, o.Late = 200, 200
 		}
 		return o
 	case endings:
-		return odds{lostRequest: 50, lostReply: 50, late: 50, slow: 20}
+		return odds{Odds: sim.Odds{LostRequest: 50, LostReply: 50, Late: 50, Slow: 20}}
 	default:
 		return odds{}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/verify/sim"
 )
 
 // store is the store of one process. It sends requests to the server over the network.
@@ -53,11 +54,11 @@ func (s *store) send(ctx context.Context, timeout time.Duration, op string, owne
 	s.sent[name]++
 	m := message{op, owners[0], s.sent[name]}
 	f := s.process.fateOf(m)
-	if s.process.backend.plan.class == single && f.fails() && s.anyFailed(owners) {
-		f.lostRequest, f.lostReply, f.refused = false, false, false
+	if s.process.backend.plan.class == single && f.Name != "" && s.anyFailed(owners) {
+		f.Fate = sim.Fate{Out: f.Out, Back: f.Back}
 	}
 	for _, owner := range owners {
-		s.failed[owner] = f.fails()
+		s.failed[owner] = f.Name != ""
 	}
 	s.mu.Unlock()
 	s.process.backend.sending(s.process, m, len(owners), f)

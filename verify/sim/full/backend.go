@@ -70,7 +70,7 @@ func newBackend(p plan, trace func(string)) *backend {
 	return b
 }
 
-// Open implements sim.Backend. It returns the store of a server, or a quorum of several.
+// Open returns the store of a server, or a quorum of several.
 func (b *backend) Open(one *sim.Process) (store driver.Store, end func(), err error) {
 	plan := b.plan.procs[one.ID]
 	p := &process{Process: one, backend: b, slowFrom: plan.slowFrom}
@@ -109,7 +109,7 @@ func (b *backend) Open(one *sim.Process) (store driver.Store, end func(), err er
 	return store, end, err
 }
 
-// Turn implements sim.Backend. A user does a random operation on one of the locks.
+// Turn lets a user do a random operation on one of the locks.
 func (b *backend) Turn(u *sim.User) {
 	key := pick(u, b.plan.Names())
 	wait := u.Rand.Chance(700)
@@ -128,11 +128,9 @@ func (b *backend) Turn(u *sim.User) {
 
 func pick(u *sim.User, of []string) string { return of[u.Rand.IntN(len(of))] }
 
-// Confirmed implements sim.Backend.
 func (b *backend) Confirmed(g *sim.Grant) { g.Attempt = b.newestAttempt(g) }
 
-// Excused implements sim.Backend. A call may fail because the server is out of memory, unless
-// it was in the queue before.
+// Excused reports whether the server was out of memory, unless the call was in the queue before.
 func (b *backend) Excused(call *sim.Call, err error) bool {
 	const queues = 200 * time.Millisecond // the time to enter the queue
 	if b.plan.class != noMemory || !strings.Contains(err.Error(), "OOM") {
@@ -145,14 +143,12 @@ func (b *backend) Excused(call *sim.Call, err error) bool {
 	return excused
 }
 
-// Snapshot implements sim.Backend.
 func (b *backend) Snapshot() {
 	for _, s := range b.servers {
 		s.remember()
 	}
 }
 
-// Leases implements sim.Backend.
 func (b *backend) Leases(key string) (all []sim.Lease) {
 	for _, l := range b.servers[0].holders(key) {
 		all = append(all, sim.Lease{Grant: b.Grants[b.idOf(key, l.owner, l.token)], Left: l.left})
@@ -160,7 +156,6 @@ func (b *backend) Leases(key string) (all []sim.Lease) {
 	return all
 }
 
-// Heal implements sim.Backend.
 func (b *backend) Heal() {
 	b.plan.net = odds{}
 	for _, s := range b.servers {
@@ -184,13 +179,11 @@ func (b *backend) behind() time.Duration {
 	return time.Duration(b.Counts.Faults[string(serverBack)]) * b.plan.TTL * 3 / 2
 }
 
-// ServeWithin implements sim.Backend.
 func (b *backend) ServeWithin() time.Duration {
 	longest := 2 * b.plan.TTL // the longest lease
 	return longest + longest/10 + 2*b.plan.TTL + place(longest) + b.Plan.LongestHold() + 10*time.Second + b.behind()
 }
 
-// Disconnect implements sim.Backend.
 func (b *backend) Disconnect() {
 	for _, s := range b.servers {
 		b.kill(s, false)
@@ -201,7 +194,7 @@ func (b *backend) Disconnect() {
 // docs/SAFETY.md.
 const tokenMemory = 10 * time.Minute
 
-// CheckLeft implements sim.Backend. It waits for a TTL first, because the last request may have
+// CheckLeft waits for a TTL first, because the last request may have
 // been an abandoned acquire. Then no lock may be held, and no key may remain when the tokens
 // have expired.
 func (b *backend) CheckLeft() {

@@ -91,7 +91,7 @@ func (c *conn) sent(args []string) {
 	if isCut(c.cutTo) {
 		b.Counts.Faults["request in a partition"]++
 		if !p.Crashed && simrand.New(b.plan.Seed, 11, simrand.Hash(about), uint64(m.nth)).Chance(500) {
-			f.out += time.Until(c.cutTo) // TCP repeats it until it gets through
+			f.Out += time.Until(c.cutTo) // TCP repeats it until it gets through
 		} else {
 			c.stalled = true
 		}
@@ -99,29 +99,29 @@ func (c *conn) sent(args []string) {
 	if c.stalled {
 		return
 	}
-	if f.lostRequest {
+	if f.LostRequest {
 		b.fails(p, m, f)
 		c.breaks(f)
 		return
 	}
-	if f.out > 10*time.Millisecond {
+	if f.Out > 10*time.Millisecond {
 		b.Counts.Faults["late request"]++
 	}
-	c.arrives = sim.Later(c.arrives.Add(1), time.Now().Add(f.out))
+	c.arrives = sim.Later(c.arrives.Add(1), time.Now().Add(f.Out))
 	at := c.arrives
 	b.Pending.Go(func() { c.arrive(m, f, at) })
-	if f.again > 0 && m.owner != "" {
-		b.Pending.Go(func() { c.arriveAgain(m, at.Add(f.again)) })
+	if f.Again > 0 && m.owner != "" {
+		b.Pending.Go(func() { c.arriveAgain(m, at.Add(f.Again)) })
 	}
 }
 
 // breaks makes a connection stall, or break when the answer would have arrived. The caller
 // holds World.Mu.
-func (c *conn) breaks(f fate) {
+func (c *conn) breaks(f sim.Fate) {
 	c.stalled = true
-	if f.reset {
+	if f.Reset {
 		b := c.process.backend
-		b.After(f.out+f.back, func() {
+		b.After(f.Out+f.Back, func() {
 			b.Mu.Lock()
 			defer b.Mu.Unlock()
 			b.close(c)
@@ -130,7 +130,7 @@ func (c *conn) breaks(f fate) {
 }
 
 // arrive executes a command, even if the client has closed its end meanwhile.
-func (c *conn) arrive(m message, f fate, at time.Time) {
+func (c *conn) arrive(m message, f sim.Fate, at time.Time) {
 	p := c.process
 	b := p.backend
 	time.Sleep(time.Until(at))
@@ -141,21 +141,21 @@ func (c *conn) arrive(m message, f fate, at time.Time) {
 	}
 	answer := b.execute(c, m)
 	switch {
-	case f.lostReply:
+	case f.LostReply:
 		b.fails(p, m, f)
 		c.breaks(f)
 	case isCut(c.cutFrom):
 		b.Counts.Faults["reply in a partition"]++
 		c.stalled = true
-	case f.halfReply:
+	case f.HalfReply:
 		b.fails(p, m, f)
 		c.stalled = true
-		c.send(parcel{at: c.onWay(f.back), text: answer[:len(answer)/2], last: true})
+		c.send(parcel{at: c.onWay(f.Back), text: answer[:len(answer)/2], last: true})
 	default:
-		if f.back > 10*time.Millisecond {
+		if f.Back > 10*time.Millisecond {
 			b.Counts.Faults["slow reply"]++
 		}
-		c.send(parcel{at: c.onWay(f.back), text: answer, awaits: c.isSub.Load()})
+		c.send(parcel{at: c.onWay(f.Back), text: answer, awaits: c.isSub.Load()})
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *conn) deliver() {
 func isCut(until time.Time) bool { return time.Now().Before(until) }
 
 // fails counts a failure. The caller holds World.Mu.
-func (b *backend) fails(p *process, m message, f fate) {
-	b.Counts.Faults[f.name]++
-	b.Note("p%d %s %s #%d: %s", p.ID, m.name, b.Serial(m.owner), m.nth, f.name)
+func (b *backend) fails(p *process, m message, f sim.Fate) {
+	b.Counts.Faults[f.Name]++
+	b.Note("p%d %s %s #%d: %s", p.ID, m.name, b.Serial(m.owner), m.nth, f.Name)
 }

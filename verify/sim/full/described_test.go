@@ -21,7 +21,7 @@ type described struct {
 
 const describedTTL = time.Second
 
-var ordinary = fate{out: time.Millisecond, back: time.Millisecond}
+var ordinary = sim.Fate{Out: time.Millisecond, Back: time.Millisecond}
 
 // tell plays a described schedule, and returns the broken promises.
 func tell(t *testing.T, one description) []string {
@@ -38,8 +38,8 @@ func tell(t *testing.T, one description) []string {
 	return sim.Tell(t, func(trace func(string)) sim.Result {
 		b := newBackend(p, trace)
 		b.overrides = &overrides{
-			fate:   func(*process, message) fate { return ordinary },
-			signal: func() time.Duration { return ordinary.out },
+			fate:   func(*process, message) sim.Fate { return ordinary },
+			signal: func() time.Duration { return ordinary.Out },
 		}
 		b.Prepare()
 		others := new(sync.WaitGroup)

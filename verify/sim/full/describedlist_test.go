@@ -52,13 +52,13 @@ func (one description) sign() mutant.Sign { return mutant.Sign{Test: one.test()}
 func signalOfAGrantThatIsOver(d described) {
 	const holder, waiter, next = 0, 1, 2
 	ctx, key := context.Background(), sim.KeyName(0)
-	d.overrides.fate = func(p *process, m message) fate {
+	d.overrides.fate = func(p *process, m message) sim.Fate {
 		switch sent := d.passed(); {
 		case p.ID != waiter || m.name != "acquire" || sent < describedTTL/4:
 		case sent < describedTTL/2:
-			return fate{name: "lost request", lostRequest: true}
+			return sim.Fate{Name: "lost request", LostRequest: true}
 		case sent < describedTTL: // executed after the place has expired and another process has the lock
-			return fate{out: 1040*time.Millisecond - sent, back: time.Millisecond}
+			return sim.Fate{Out: 1040*time.Millisecond - sent, Back: time.Millisecond}
 		}
 		return ordinary
 	}
@@ -66,7 +66,7 @@ func signalOfAGrantThatIsOver(d described) {
 		if d.passed() < describedTTL {
 			return 950 * time.Millisecond
 		}
-		return ordinary.out
+		return ordinary.Out
 	}
 	first := d.lock(ctx, holder, key)
 	d.others.Go(func() { d.unlock(d.lock(ctx, waiter, key)) })
@@ -83,9 +83,9 @@ func signalOfAGrantThatIsOver(d described) {
 func handOverAfterALateAnswer(d described) {
 	const holder, waiter = 0, 1
 	ctx, key := context.Background(), sim.KeyName(0)
-	d.overrides.fate = func(p *process, m message) fate {
+	d.overrides.fate = func(p *process, m message) sim.Fate {
 		if p.ID == waiter && m.name == "acquire" && d.passed() > describedTTL/4 {
-			return fate{out: time.Millisecond, back: 300 * time.Millisecond}
+			return sim.Fate{Out: time.Millisecond, Back: 300 * time.Millisecond}
 		}
 		return ordinary
 	}
@@ -129,9 +129,9 @@ func requestAfterItsRelease(held bool) func(described) {
 	return func(d described) {
 		const holder, late = 0, 1
 		ctx, key := context.Background(), sim.KeyName(0)
-		d.overrides.fate = func(p *process, m message) fate {
+		d.overrides.fate = func(p *process, m message) sim.Fate {
 			if p.ID == late && m.name == "acquire" {
-				return fate{out: describedTTL / 2, back: time.Millisecond}
+				return sim.Fate{Out: describedTTL / 2, Back: time.Millisecond}
 			}
 			return ordinary
 		}
@@ -153,9 +153,9 @@ func requestAfterItsRelease(held bool) func(described) {
 func renewalAfterItsLease(d described) {
 	const late, other = 0, 1
 	ctx := context.Background()
-	d.overrides.fate = func(p *process, m message) fate {
+	d.overrides.fate = func(p *process, m message) sim.Fate {
 		if p.ID == late && m.renews() {
-			return fate{out: describedTTL, back: time.Millisecond}
+			return sim.Fate{Out: describedTTL, Back: time.Millisecond}
 		}
 		return ordinary
 	}

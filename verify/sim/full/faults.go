@@ -59,7 +59,6 @@ var eventsOf = [wideEnd][]sim.Event{
 	keeping:     {partition, oneWay, killed, sim.Pause, sim.CloseClient},
 }
 
-// Inject implements sim.Backend.
 func (b *backend) Inject(e sim.Event, d simrand.Rand) {
 	p := simrand.Pick(d, b.procs...)
 	s := simrand.Pick(d, b.servers...)

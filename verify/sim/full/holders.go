@@ -33,7 +33,7 @@ func (s *server) holders(key string) []lease {
 	switch db.Type(name) {
 	case "string":
 		value, _ := db.Get(name)
-		owner, token, ok := sim.CutToken(value)
+		owner, token, ok := cutToken(value)
 		if !ok {
 			return nil
 		}

@@ -61,58 +61,32 @@ func (m *message) isFor(l lease) bool {
 	return strings.HasSuffix(m.name, "acquire") && m.owner == l.owner
 }
 
-// fate is what the network does to a message.
-type fate struct {
-	out, back time.Duration
-	name      string // the name of the failure; empty: none
-
-	lostRequest, lostReply, halfReply bool
-
-	reset bool          // the connection breaks when the answer would have arrived
-	again time.Duration // the delay of a second execution; 0: none
-}
-
 // overrides decide the fates of messages in a schedule that a test describes.
 type overrides struct {
-	fate   func(p *process, m message) fate
+	fate   func(p *process, m message) sim.Fate
 	signal func() (delay time.Duration)
 }
 
 // fateOf draws the fate of a message. The caller holds World.Mu.
-func (k *link) fateOf(m message) fate {
+func (k *link) fateOf(m message) sim.Fate {
 	p, b := k.process, k.process.backend
 	if b.overrides != nil {
 		return b.overrides.fate(p, m)
 	}
 	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), uint64(k.server.id), simrand.Hash(m.name), simrand.Hash(b.Serial(m.owner)), uint64(m.nth))
-	f := fate{out: latency(d), back: latency(d)}
-	odds, ttl := b.plan.net, b.plan.TTL
-	n := d.IntN(1000)
-	hit := func(perMille int) bool { n -= perMille; return n < 0 }
-	switch {
-	case hit(odds.lostRequest):
-		f.name, f.lostRequest, f.reset = "lost request", true, d.Chance(500)
-	case hit(odds.lostReply):
-		f.name, f.lostReply, f.reset = "lost reply", true, d.Chance(500)
-	case hit(odds.halfReply):
-		f.name, f.halfReply = "half a reply", true
-	case hit(odds.late):
-		f.out = d.UpTo(2 * ttl)
-	case hit(odds.twice):
-		f.again = d.UpTo(2 * ttl)
-	case hit(odds.slow):
-		f.out, f.back = d.UpTo(ttl/20), d.UpTo(ttl)
-	}
-	if f.name != "" && !b.mayFail(p) {
-		return fate{out: f.out, back: f.back}
+	f := b.plan.net.Draw(d, b.plan.TTL, maxLatency)
+	if f.Name != "" && !b.mayFail(p) {
+		return sim.Fate{Out: f.Out, Back: f.Back}
 	}
 	if p.isSlow() {
-		f.back = p.Plan.RTT - f.out
+		f.Back = p.Plan.RTT - f.Out
 	}
 	return f
 }
 
-func latency(d simrand.Rand) time.Duration { return d.Between(50*time.Microsecond, 2*time.Millisecond) }
+const maxLatency = 2 * time.Millisecond
+
+func latency(d simrand.Rand) time.Duration { return d.Between(50*time.Microsecond, maxLatency) }
 
 // mayFail reports whether a fault of a process is allowed now. A schedule of single failures
 // allows one in a TTL, and one in the time that a request waits for its answer. The caller
@@ -134,9 +108,16 @@ func (b *backend) checkSent(p *process, m message) {
 		return
 	}
 	for _, pair := range m.pairs {
-		owner, token, _ := sim.CutToken(pair)
+		owner, token, _ := cutToken(pair)
 		b.CheckSent(p.Process, b.grantOf(owner, token), strings.ToLower(m.args[0]))
 	}
+}
+
+// cutToken splits the value of a lease, as scripts get it, into the owner and the token.
+func cutToken(pair string) (owner string, token uint64, ok bool) {
+	owner, text, _ := strings.Cut(pair, " ")
+	token, err := strconv.ParseUint(text, 10, 64)
+	return owner, token, err == nil
 }
 
 // grantOf returns the grant of an owner and a token, or nil if there was none.

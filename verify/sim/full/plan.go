@@ -67,10 +67,8 @@ type plan struct {
 
 // odds are the probabilities of the faults of a message, in thousandths.
 type odds struct {
-	lostRequest, lostReply, halfReply, late, twice, slow int
-
-	refusedDial, hungDial int // faults of a dial
-
+	sim.Odds
+	refusedDial, hungDial  int // faults of a dial
 	lostSignal, lateSignal int
 }
 
@@ -123,26 +121,26 @@ func (p *plan) draw() {
 func oddsOf(c class, d simrand.Rand) odds {
 	switch c {
 	case single:
-		return odds{lostRequest: 100, lostReply: 100, halfReply: 50, refusedDial: 100, hungDial: 50, lostSignal: 100}
+		return odds{Odds: sim.Odds{LostRequest: 100, LostReply: 100, HalfReply: 50}, refusedDial: 100, hungDial: 50, lostSignal: 100}
 	case external, trouble, dataLoss, clocks:
-		return odds{lostRequest: 20, lostReply: 20, late: 20, lostSignal: 50}
+		return odds{Odds: sim.Odds{LostRequest: 20, LostReply: 20, Late: 20}, lostSignal: 50}
 	case drift:
-		o := odds{lostRequest: 30, lostReply: 30, slow: 400, lostSignal: 50, lateSignal: 200}
+		o := odds{Odds: sim.Odds{LostRequest: 30, LostReply: 30, Slow: 400}, lostSignal: 50, lateSignal: 200}
 		if d.Chance(500) { // otherwise the renewals repair deadlines that count from a late answer
-			o.lostRequest = 250
+			o.LostRequest = 250
 		}
 		return o
 	case network, everything:
 		o := odds{
-			lostRequest: 40, lostReply: 40, halfReply: 20, late: 50, twice: 50, slow: 50,
+			Odds:        sim.Odds{LostRequest: 40, LostReply: 40, HalfReply: 20, Late: 50, Twice: 50, Slow: 50},
 			refusedDial: 50, hungDial: 20, lostSignal: 100, lateSignal: 100,
 		}
 		if d.Chance(300) {
-			o.lostRequest, o.late = 200, 200
+			o.LostRequest, o.Late = 200, 200
 		}
 		return o
 	case endings:
-		return odds{lostRequest: 50, lostReply: 50, late: 50, slow: 20, lostSignal: 50}
+		return odds{Odds: sim.Odds{LostRequest: 50, LostReply: 50, Late: 50, Slow: 20}, lostSignal: 50}
 	default:
 		return odds{}
 	}
@@ -182,7 +180,7 @@ func (p *plan) drawWide() {
 		}
 		p.TTL = simrand.Pick(d, 100*time.Millisecond, 300*time.Millisecond, time.Second, 10*time.Second, time.Minute, 2*time.Minute, 10*time.Minute, time.Hour)
 	case causes:
-		p.net = odds{slow: 400, late: 100, lateSignal: 100}
+		p.net = odds{Odds: sim.Odds{Slow: 400, Late: 100}, lateSignal: 100}
 		p.Causes, p.Brief = append(sim.OtherCauses(), redis.ErrClosed, redis.Nil), 5*time.Millisecond
 	case slowLinks:
 		p.TTL = simrand.Pick(d, 500*time.Millisecond, time.Second, 3*time.Second, 4500*time.Millisecond, 6*time.Second, 9*time.Second, 10*time.Second)

@@ -11,7 +11,6 @@ import (
 // timeout is how long package redisstore waits for the answer to a request.
 const timeout = 3 * time.Second
 
-// Probe implements sim.Backend.
 func (b *backend) Probe() {
 	b.observeAll()
 	b.checkLiveness()

@@ -68,14 +68,14 @@ func (b *backend) newestAttempt(g *sim.Grant) (newest string) {
 	return newest
 }
 
-// MayBeStale implements sim.Backend. The servers have an earlier attempt if the client's attempt
-// lacks a majority, or if a pause delayed a request that was executed after its release.
+// MayBeStale reports whether the client's attempt lacks a majority, or a pause delayed a request
+// that was executed after its release.
 func (b *backend) MayBeStale(g *sim.Grant) bool {
 	_, paused := g.Process.Pauser.PausedSince(g.ConfirmedAt.Add(-2 * g.Process.Plan.TTL))
 	return b.plan.Quorum && (paused || b.lastsBy(g, g.Attempt) == 0)
 }
 
-// Lasts implements sim.Backend. A server that has lost its data counts while it is down.
+// Lasts counts a server that has lost its data while it is down.
 func (b *backend) Lasts(g *sim.Grant) time.Duration { return b.lastsBy(g, "") }
 
 // lastsBy is Lasts for one attempt, or for the best one if it is empty.
