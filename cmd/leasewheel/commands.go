@@ -42,7 +42,6 @@ Variables:
                      Sentinel: redis://sentinel1:26379?master_name=NAME&addr=sentinel2:26379,
                      with &username=USER&password=PASSWORD for the server
   LEASEWHEEL_PREFIX  the prefix of all keys, if there is no -prefix
-  LEASEWHEEL_HANDLE  the handle for release
 
 Exit status, unless it is that of the command of run or elect:
   1         check: the server is unsafe for locks; deadlocks: clients wait for each other

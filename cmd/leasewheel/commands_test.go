@@ -106,25 +106,19 @@ func TestAHandleReleasesTheLock(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Server(t).URL(), t.Name()
 	c := client(t, server)
-	for _, how := range []string{"stdin", "variable"} {
-		handle := stdoutOf(t, server, "acquire", "-k", key, "-ttl", "1h")
-		_, _, code := result(t, server, "acquire", "-k", key, "-n", "-E", "9")
-		assert.Equal(t, 9, code, "the lock is held")
-		for _, want := range []int{0, exitLost} {
-			p := newProgram(server, "release")
-			if how == "stdin" {
-				p.cmd.Stdin = strings.NewReader(handle)
-			} else {
-				p.cmd.Env = append(p.cmd.Env, handleEnv+"="+strings.TrimSpace(handle))
-			}
-			p.start(t)
-			assert.Equal(t, want, p.code(t), p.err.String())
-			assert.NotContains(t, p.err.String(), strings.TrimSpace(handle), "the handle is a secret")
-			if want == exitLost {
-				assert.Contains(t, p.err.String(), "leasewheel: the lock of this handle is not held any more")
-			}
-			assert.True(t, free(t, c, key))
+	handle := stdoutOf(t, server, "acquire", "-k", key, "-ttl", "1h")
+	_, _, code := result(t, server, "acquire", "-k", key, "-n", "-E", "9")
+	assert.Equal(t, 9, code, "the lock is held")
+	for _, want := range []int{0, exitLost} {
+		p := newProgram(server, "release")
+		p.cmd.Stdin = strings.NewReader(handle)
+		p.start(t)
+		assert.Equal(t, want, p.code(t), p.err.String())
+		assert.NotContains(t, p.err.String(), strings.TrimSpace(handle), "the handle is a secret")
+		if want == exitLost {
+			assert.Contains(t, p.err.String(), "leasewheel: the lock of this handle is not held any more")
 		}
+		assert.True(t, free(t, c, key))
 	}
 	p := newProgram(server, "release")
 	p.cmd.Stdin = strings.NewReader("nonsense")

@@ -25,7 +25,6 @@ import (
 const (
 	urlEnv    = "LEASEWHEEL_URL"
 	prefixEnv = "LEASEWHEEL_PREFIX"
-	handleEnv = "LEASEWHEEL_HANDLE"
 
 	keyEnv   = "LEASEWHEEL_KEY"
 	tokenEnv = "LEASEWHEEL_TOKEN"

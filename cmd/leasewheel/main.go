@@ -107,29 +107,10 @@ func (c command) main(args []string, std streams) int {
 	case err != nil:
 		return fail(std, usageError{fmt.Sprintf("%s: %v; see leasewheel help %s", c.name, err, c.name)})
 	}
-	if wrong := c.wrongArgs(f); wrong != "" {
-		return fail(std, usageError{fmt.Sprintf("%s: %s; usage: leasewheel %s", c.name, wrong, c.synopsis())})
+	if n := f.NArg(); n < c.minArgs || n > c.maxArgs && !c.takesCommand() {
+		return fail(std, usageError{fmt.Sprintf("%s has %d arguments; usage: leasewheel %s", c.name, n, c.synopsis())})
 	}
 	return run(f.Args(), std)
-}
-
-// wrongArgs returns what is missing or too much after the flags, and whether the key is missing, too.
-func (c command) wrongArgs(f *flag.FlagSet) string {
-	key := f.Lookup("key")
-	noKey := key != nil && key.Value.String() == ""
-	switch n := f.NArg(); {
-	case c.maxArgs != anyArgs && n > c.maxArgs:
-		return fmt.Sprintf("the argument %q is too much", f.Arg(c.maxArgs))
-	case n >= c.minArgs && noKey:
-		return "-key is needed"
-	case n >= c.minArgs:
-		return ""
-	case noKey:
-		return "the key (-key) and the command are missing"
-	case c.takesCommand():
-		return "the command is missing"
-	}
-	return c.args + " is missing"
 }
 
 // help prints the usage of the program or of one command.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -19,22 +18,22 @@ var releaseCommand = command{
 	name:    "release",
 	summary: "release a lock by its handle",
 	about: `
-Releases the lock whose handle, from leasewheel acquire or Held.Export, is in the variable LEASEWHEEL_HANDLE
-or on stdin. The exit status is 76 if the lock is not held any more.
+Releases the lock whose handle, from leasewheel acquire or Held.Export, is on stdin. The exit status
+is 76 if the lock is not held any more.
 `,
 	setup: func(f *flag.FlagSet) func([]string, streams) int {
 		var o connection
 		o.define(f)
 		return func(_ []string, std streams) int {
-			handle, err := readHandle(std.in)
+			text, err := io.ReadAll(io.LimitReader(std.in, maxHandleBytes))
 			if err != nil {
 				return fail(std, err)
 			}
 			return o.withClient(std, func(ctx context.Context, c *lock.Client) error {
-				held, err := c.Resume(ctx, handle)
+				held, err := c.Resume(ctx, strings.TrimSpace(string(text)))
 				switch {
 				case errors.Is(err, lock.ErrBadExport):
-					return usageError{"release: the text in " + handleEnv + " or on stdin is no handle of leasewheel acquire, or is damaged"}
+					return usageError{"release: the text on stdin is no handle of leasewheel acquire, or is damaged"}
 				case err == nil:
 					err = held.Unlock(ctx)
 				}
@@ -45,22 +44,6 @@ or on stdin. The exit status is 76 if the lock is not held any more.
 			})
 		}
 	},
-}
-
-// readHandle returns the handle from the environment or from the input.
-func readHandle(in *os.File) (string, error) {
-	if handle := os.Getenv(handleEnv); handle != "" {
-		return strings.TrimSpace(handle), nil
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxHandleBytes))
-	if err != nil {
-		return "", err
-	}
-	handle := strings.TrimSpace(string(text))
-	if handle == "" {
-		return "", usageError{"release: no handle in " + handleEnv + " or on stdin"}
-	}
-	return handle, nil
 }
 
 var forceReleaseCommand = command{

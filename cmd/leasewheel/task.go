@@ -77,13 +77,12 @@ func newTask(args []string, std streams) (*task, error) {
 	return &task{path: path, args: args, std: std}, nil
 }
 
-// environment returns the environment of the command. The handle of another lock is a secret that it does not
-// need. If leasewheel itself runs under a lock, most programs would find the key and token of that one,
-// which come first.
+// environment returns the environment of the command. If leasewheel itself runs under a lock, most programs
+// would find the key and token of that one, which come first.
 func environment(held *lock.Held) []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == handleEnv || name == keyEnv || name == tokenEnv
+		return name == keyEnv || name == tokenEnv
 	})
 	return append(inherited, keyEnv+"="+held.Key(), tokenEnv+"="+strconv.FormatUint(held.Token(), 10))
 }
