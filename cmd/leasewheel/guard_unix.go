@@ -23,7 +23,7 @@ const (
 	guardPause    = time.Second            // between the starts of two guards
 )
 
-// guardClient is the guard of a command, as leasewheel sees it. Its methods do nothing for nil.
+// guardClient is the guard of a command, as leasewheel sees it.
 //
 // The guard is a process that stops the command if leasewheel cannot: because it was
 // killed, or because it is stopped when the lease ends. If it is killed itself, another takes its place.
@@ -72,7 +72,7 @@ func (g *guardClient) start(std streams) error {
 }
 
 // is reports whether a child is the guard.
-func (g *guardClient) is(pid int) bool { return g != nil && g.pid == pid }
+func (g *guardClient) is(pid int) bool { return g.pid == pid }
 
 // ended takes in that the process has ended.
 func (g *guardClient) ended() {
@@ -83,7 +83,7 @@ func (g *guardClient) ended() {
 // restart starts another process if the last has ended, at most one each guardPause, and sends it all that the last one knew. It returns
 // only the first of the errors that follow each other.
 func (g *guardClient) restart(std streams) error {
-	if g == nil || g.pid != 0 || time.Since(g.started) < guardPause {
+	if g.pid != 0 || time.Since(g.started) < guardPause {
 		return nil
 	}
 	if err := g.start(std); err != nil {
@@ -105,23 +105,19 @@ func (g *guardClient) restart(std streams) error {
 
 // begin tells the guard which command it guards.
 func (g *guardClient) begin(m guardMessage) {
-	if g != nil {
-		g.command = m
-		g.send(m)
-	}
+	g.command = m
+	g.send(m)
 }
 
 // stopping tells the guard that the command has been asked to end, and when it is to be killed.
 func (g *guardClient) stopping(kill time.Time) {
-	if g != nil {
-		g.kill = kill
-		g.send(guardMessage{Stopping: true, Left: time.Until(kill), Wall: kill.UnixNano()})
-	}
+	g.kill = kill
+	g.send(guardMessage{Stopping: true, Left: time.Until(kill), Wall: kill.UnixNano()})
 }
 
 // send tells the guard something. It does not wait for long if the guard hangs.
 func (g *guardClient) send(m guardMessage) {
-	if g == nil || g.pid == 0 {
+	if g.pid == 0 {
 		return
 	}
 	line, err := json.Marshal(m)
@@ -134,7 +130,7 @@ func (g *guardClient) send(m guardMessage) {
 
 // report tells the guard the deadline of the lease, if it has changed.
 func (g *guardClient) report(deadline time.Time) {
-	if g == nil || deadline.IsZero() {
+	if deadline.IsZero() {
 		return
 	}
 	if moved := deadline.Sub(g.deadline); -time.Millisecond < moved && moved < time.Millisecond {
@@ -146,7 +142,7 @@ func (g *guardClient) report(deadline time.Time) {
 
 // finish ends the guard.
 func (g *guardClient) finish() {
-	if g == nil || g.pid == 0 {
+	if g.pid == 0 {
 		return
 	}
 	g.send(guardMessage{Done: true})

@@ -63,7 +63,7 @@ func TestTheCommandEndsBeforeTheLeaseCanBeAnothers(t *testing.T) {
 		{"orphan", nil, true},
 		{"stray", nil, true}, // Linux finds what has left the group
 		{"lone", nil, true},
-		{"stubborn", []string{"-on-lost", "kill"}, false},
+		{"stubborn", []string{"-grace", "0"}, false},
 		{"stubborn", []string{"-signal", "INT"}, true},
 	} {
 		t.Run(test.command+strings.Join(test.flags, " "), func(t *testing.T) {
@@ -100,15 +100,13 @@ func TestALockThatIsTakenAwayStopsTheCommand(t *testing.T) {
 	for _, test := range []struct {
 		name, command string
 		flags         []string
-		code          int
 		stdout        string // a part of it
 		stderr        string
 	}{
-		{"with a signal", "signals", nil, exitLost, "got terminated", "stopping the command"},
-		{"by force", "stubborn", nil, exitLost, "got terminated", "stopping the command"},
-		{"at once", "signals", []string{"-on-lost", "kill"}, exitLost, "", "killing the command"},
-		{"not at all", "signals", []string{"-on-lost", "ignore"}, 7, "", "the command runs on"},
-		{"with what was seen", "signals", nil, exitLost, "", "; seen: the store has no such lease; stopping"},
+		{"with a signal", "signals", nil, "got terminated", "stopping the command"},
+		{"by force", "stubborn", nil, "got terminated", "stopping the command"},
+		{"at once", "signals", []string{"-grace", "0"}, "", "killing the command"},
+		{"with what was seen", "signals", nil, "", "; seen: the store has no such lease; stopping"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,11 +115,7 @@ func TestALockThatIsTakenAwayStopsTheCommand(t *testing.T) {
 			pid := p.number(t, "pid")
 			assert.Empty(t, stdoutOf(t, server, "force-release", "-yes", key))
 			eventually(t, func() bool { return strings.Contains(p.err.String(), test.stderr) }, p.err.String)
-			if test.code != exitLost {
-				assert.True(t, alive(pid))
-				p.signal(t, syscall.SIGTERM)
-			}
-			assert.Equal(t, test.code, p.code(t), p.err.String())
+			assert.Equal(t, exitLost, p.code(t), p.err.String())
 			assert.Contains(t, p.out.String(), test.stdout)
 			assert.Contains(t, p.err.String(), "lost the lock")
 			assert.False(t, alive(pid))

@@ -26,9 +26,9 @@ type process struct {
 	others   []int            // children that are older than the command: a script that became leasewheel by exec has left them
 	changed  <-chan os.Signal // has a signal when a child has stopped or ended
 	ended    chan struct{}    // closed by finish
-	guard    *guardClient     // nil: there is none
-	ahead    *os.File         // tells the process to become the command; nil: it is the command
-	terminal *terminal        // nil: there is none
+	guard    *guardClient
+	ahead    *os.File  // tells the process to become the command
+	terminal *terminal // nil: there is none
 	std      streams
 }
 
@@ -47,41 +47,37 @@ func (t *task) start(env []string, caught *signals) (*process, error) {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, p.terminal.fd
 		p.terminal.given = true
 	}
-	path, args := t.path, t.args
-	if t.onLost != lostIgnore {
-		var err error
-		if p.guard, err = startGuard(t.std); err != nil {
-			p.finish()
-			return nil, err
-		}
-		endWithParent(attr.Sys, t.signal)
-		var ahead *os.File
-		if path, err = programPath(); err == nil {
-			ahead, p.ahead, err = os.Pipe()
-		}
-		if err != nil {
-			p.finish()
-			return nil, fmt.Errorf("start the command: %w", err)
-		}
-		defer func() { _ = ahead.Close() }()
-		attr.Files = append(attr.Files, ahead.Fd())
-		args = append([]string{os.Args[0], heldName, t.path}, t.args...)
+	var err error
+	if p.guard, err = startGuard(t.std); err != nil {
+		p.finish()
+		return nil, err
 	}
+	endWithParent(attr.Sys, t.signal)
+	var ahead *os.File
+	path, err := programPath()
+	if err == nil {
+		ahead, p.ahead, err = os.Pipe()
+	}
+	if err != nil {
+		p.finish()
+		return nil, fmt.Errorf("start the command: %w", err)
+	}
+	defer func() { _ = ahead.Close() }()
+	attr.Files = append(attr.Files, ahead.Fd())
+	args := append([]string{os.Args[0], heldName, t.path}, t.args...)
 	adoptOrphans()
 	if err := p.launch(path, args, attr); err != nil {
 		p.finish()
 		return nil, startError{t.args[0], err}
 	}
-	p.guard.begin(guardMessage{Group: p.pid, Parent: os.Getpid(), Others: p.others, Signal: int(t.signal), Grace: t.stopTime()})
+	p.guard.begin(guardMessage{Group: p.pid, Parent: os.Getpid(), Others: p.others, Signal: int(t.signal), Grace: t.grace})
 	return p, nil
 }
 
 // begin lets the command run. The guard knows its group and the deadline of the lease by now.
 func (p *process) begin() {
-	if p.ahead != nil {
-		_, _ = p.ahead.Write([]byte{1}) // fails if the process was killed
-		_ = p.ahead.Close()
-	}
+	_, _ = p.ahead.Write([]byte{1}) // fails if the process was killed
+	_ = p.ahead.Close()
 }
 
 // The signal of endWithParent belongs to the first thread, and only if that executes the command does the
@@ -102,14 +98,6 @@ func becomeCommand(args []string, std streams) int {
 	}
 	_ = ahead.Close()
 	return fail(std, startError{args[1], syscall.Exec(args[0], args[1:], os.Environ())})
-}
-
-// stopTime returns how long the command may take to end when the guard stops it.
-func (t *task) stopTime() time.Duration {
-	if t.onLost == lostKill {
-		return 0
-	}
-	return t.grace
 }
 
 // launch starts a program. Its thread stays until finish, because on Linux the program is signalled at the end of the thread
@@ -256,9 +244,7 @@ func stateText(state syscall.WaitStatus) string {
 // finish ends the guard and takes the terminal back. A command that has not begun does not run.
 func (p *process) finish() {
 	close(p.ended)
-	if p.ahead != nil {
-		_ = p.ahead.Close()
-	}
+	_ = p.ahead.Close() // an error if it was closed, or never opened
 	p.guard.finish()
 	p.terminal.takeBack()
 	p.terminal.close()
@@ -270,7 +256,7 @@ func (p *process) finish() {
 func (s *supervision) forward(sig os.Signal) {
 	number, ok := sig.(syscall.Signal)
 	switch {
-	case !ok || s.lost != nil && number == syscall.SIGCONT && s.onLost != lostIgnore:
+	case !ok || s.lost != nil && number == syscall.SIGCONT:
 		return
 	case number == syscall.SIGUSR1 || number == syscall.SIGUSR2:
 		if !s.exited {

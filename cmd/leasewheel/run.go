@@ -37,7 +37,7 @@ The lock is renewed while the command runs. If it can no longer be relied on, be
 cannot be reached for example, the command gets SIGTERM (-signal) and is killed after the grace
 (-grace). Both happen before another process can get the lock: a lease of 30s is given up about 6s
 before it ends. Only if the server says that the lock is gone, after leasewheel force-release for
-example, another holder may be active at once; -on-lost kill then kills the command without grace.
+example, another holder may be active at once; -grace 0 then kills the command at once.
 
 If the lock is taken, messages name its holder: after a second of waiting, and at the end of the wait.
 -quiet suppresses them.
@@ -72,7 +72,6 @@ type taskOptions struct {
 	grace   time.Duration // below 0: as the TTL allows
 	maxHold time.Duration
 	signal  string
-	onLost  string
 	meta    string
 }
 
@@ -85,8 +84,6 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 		shortestTTL(normalGrace).String())
 	defineDuration(f, &o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
 	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
-	f.StringVar(&o.onLost, "on-lost", lostStop, "`action` when the lock is lost: stop, kill or ignore the command.\n"+
-		"With ignore it also runs on if leasewheel is killed")
 }
 
 // runOptions are the flags of run.
@@ -117,8 +114,6 @@ func (o *taskOptions) check() error {
 	switch {
 	case o.key == "", o.key == "--": // -k $KEY -- COMMAND with an empty KEY
 		return usageError{"-key is needed"}
-	case o.onLost != lostStop && o.onLost != lostKill && o.onLost != lostIgnore:
-		return usageError{fmt.Sprintf("-on-lost must be stop, kill or ignore, got %q", o.onLost)}
 	}
 	if _, ok := signalNamed(o.signal); !ok {
 		return usageError{fmt.Sprintf("-signal: this system has no signal %q to send", o.signal)}
@@ -147,19 +142,15 @@ func (o *runOptions) check() error {
 	return o.taskOptions.check()
 }
 
-// task returns the task for a command line. The grace of a task that is killed at once, or not at all, is 0.
+// task returns the task for a command line.
 func (o *taskOptions) task(args []string, std streams) (*task, error) {
 	t, err := newTask(args, std)
 	if err != nil {
 		return nil, err
 	}
 	t.signal, _ = signalNamed(o.signal)
-	t.onLost, t.reserve = o.onLost, reserveFor(o.ttl)
-	switch {
-	case o.onLost != lostStop:
-	case o.grace >= 0:
-		t.grace = o.grace
-	default:
+	t.reserve = reserveFor(o.ttl)
+	if t.grace = o.grace; t.grace < 0 {
 		t.grace = min(normalGrace, longestGrace(o.ttl))
 	}
 	return t, nil

@@ -81,11 +81,10 @@ func TestRunReturnsAStatusForEachEnd(t *testing.T) {
 		{"bad TTL", "run -k KEY -ttl 5x -- true", 64, "-ttl: it must be a number of seconds, or have a unit"},
 		{"status out of range", "run -k KEY -E 256 -- true", 64, "0 to 255"},
 		{"signal", "run -k KEY -signal LOUD -- true", 64, `"LOUD"`},
-		{"action", "run -k KEY -on-lost pray -- true", 64, `"pray"`},
 		{"negative grace", "run -k KEY -grace -1s -- true", 64, "negative"},
 		{"grace too long", "run -k KEY -ttl 30s -grace 20s -- true", 64, "the longest grace for this TTL is 10.83s, and the shortest TTL for this grace 53.3s"},
 		{"TTL too short for the grace", "run -k KEY -ttl 1s -grace 1s -- true", 64, "the shortest TTL for this grace"},
-		{"TTL too short", "run -k KEY -ttl 200ms -on-lost kill -- true", 64, "the shortest TTL is 600ms"},
+		{"TTL too short", "run -k KEY -ttl 200ms -grace 0 -- true", 64, "the shortest TTL is 600ms"},
 		{"URL", "run -url ftp://u:canary@host -k KEY -- true", 64, "leasewheel uses Redis only"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -80,12 +80,12 @@ func (s *supervision) run() outcome {
 	}
 }
 
-// outcome returns the result. A command that may run on after a loss keeps its status.
+// outcome returns the result.
 func (s *supervision) outcome() outcome {
 	if s.lost == nil {
 		s.lost = s.held.Err()
 	}
-	if s.lost != nil && (s.onLost != lostIgnore || !s.exited) {
+	if s.lost != nil {
 		return outcome{status: exitLost, lost: s.lost}
 	}
 	return outcome{status: s.status, typed: s.typed}
@@ -94,10 +94,6 @@ func (s *supervision) outcome() outcome {
 // lose stops the command, and then tells the user why.
 func (s *supervision) lose(err error) {
 	s.lost = err
-	if s.onLost == lostIgnore {
-		s.describe(s.held.Key(), err, "the command runs on")
-		return
-	}
 	budget := s.budget(err)
 	if budget <= 0 {
 		s.killAll()

@@ -18,13 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// What happens to the command when the lock is lost.
-const (
-	lostStop   = "stop"   // it gets a signal and is killed after the grace
-	lostKill   = "kill"   // it is killed at once
-	lostIgnore = "ignore" // nothing
-)
-
 // task is a command to be run while a lock is held.
 type task struct {
 	path    string // of the program
@@ -33,7 +26,6 @@ type task struct {
 	reserve time.Duration // from the KILL to the end of the lease
 	signal  syscall.Signal
 	yield   syscall.Signal // when others wait; 0: none
-	onLost  string
 	std     streams
 }
 
@@ -108,9 +100,6 @@ func (t *task) run(held *lock.Held, caught *signals) outcome {
 // lease may be another's already.
 func (t *task) budget(lost error) time.Duration {
 	var why *renewal.LostError
-	if t.onLost == lostKill {
-		return 0
-	}
 	if errors.As(lost, &why) && why.Reason == renewal.ReasonExpired {
 		return min(t.grace, why.Left-t.reserve/2)
 	}
