@@ -110,13 +110,6 @@ var refusing = []testCase{
 		_, err = s.Import(l)
 		check(f.can.Imports, "Imports", err)
 	}},
-	{name: "a_mode_that_is_not_supported", run: func(f *fixture) {
-		r := f.request("k")
-		r.Mode = 250
-		_, err := f.store.Acquire(f.ctx, r)
-		require.ErrorIs(f, err, errors.ErrUnsupported)
-		f.acquire(f.request("k"))
-	}},
 	{name: "foreign_data_does_not_affect_the_rest_of_a_batch", needs: needsSpoil, run: func(f *fixture) {
 		a, b, c := f.acquire(f.request("a")), f.acquire(f.request("b")), f.acquire(f.request("c"))
 		f.Spoil(f.T, f.store, b.Key)

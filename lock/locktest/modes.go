@@ -208,10 +208,10 @@ func casesOf(rules []perModeCase) []testCase {
 	return cases
 }
 
-// unknownModes returns cases of modes that a store does not support.
+// unknownModes returns cases of modes that a store does not support. Nobody knows mode 250.
 func unknownModes() []testCase {
 	var cases []testCase
-	for _, mode := range AllModes {
+	for _, mode := range append(slices.Clone(AllModes), 250) {
 		cases = append(cases, testCase{
 			name:  fmt.Sprintf("%v_is_refused_by_a_store_without_it", mode),
 			needs: func(c Config) bool { return !slices.Contains(c.Modes, mode) },

@@ -4,10 +4,9 @@ package redisson
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -71,7 +70,7 @@ func (w *wakeups) subscribe(l *subscriber, n *redisconn.Node) {
 	open := func(ctx context.Context) (*redis.PubSub, func() bool) { return w.redis.Subscribe(ctx, n) }
 	sub := w.subscriptions[id]
 	if sub == nil {
-		sub = pubsub.New(open, rawCodec{}, pubsub.Options{Sharded: n != nil, Message: w.deliver, Unconfirmed: w.unconfirmed})
+		sub = pubsub.New(open, nil, pubsub.Options{Sharded: n != nil, Message: w.deliver, Unconfirmed: w.unconfirmed})
 		if w.stopped {
 			sub.Cancel() // never opens a connection
 		} else {
@@ -79,7 +78,7 @@ func (w *wakeups) subscribe(l *subscriber, n *redisconn.Node) {
 		}
 	}
 	l.node, l.subscription = id, sub
-	name := listenerName()
+	name := rand.Text()
 	if l.listener = sub.Join(name, l.channel); l.listener == nil {
 		l.listener = pubsub.NewListener(name, l.channel)
 	}
@@ -177,17 +176,3 @@ func (w *wakeups) stop() []*pubsub.Subscription {
 	}
 	return all
 }
-
-// rawCodec is the Codec of the subscriptions. It parses nothing, because deliver gets the messages.
-type rawCodec struct{}
-
-func (rawCodec) ID(name string) string               { return name }
-func (rawCodec) Parse(string) (string, uint64, bool) { return "", 0, false }
-func (rawCodec) Verify(string, string) bool          { return false }
-
-// listenerName returns a name that no other listener of this process has.
-func listenerName() string {
-	return strconv.FormatUint(subscribers.Add(1), 10)
-}
-
-var subscribers atomic.Uint64

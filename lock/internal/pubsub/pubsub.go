@@ -91,8 +91,8 @@ type Options struct {
 	// ends, and all listeners are told that they may have missed a message.
 	Sharded bool
 
-	// Message, if it is set, gets all messages instead of the Codec, with the name of their channel
-	// without the prefix. Listeners are then only told when a message may have been missed. Message
+	// Message, if it is set, gets all messages instead of the Codec, which is nil then, with the name of
+	// their channel without the prefix. Listeners are only told when a message may have been missed. Message
 	// must not block.
 	Message func(channel, payload string)
 
@@ -195,7 +195,11 @@ func (s *Subscription) Listen(l *Listener) {
 
 // add makes a listener known. The caller holds mu.
 func (s *Subscription) add(l *Listener) {
-	if l.id == "" {
+	switch {
+	case l.id != "":
+	case s.codec == nil:
+		l.id = l.name
+	default:
 		l.id = s.codec.ID(l.name)
 	}
 	s.listeners[l.id] = l
