@@ -86,23 +86,19 @@ var funcCases = []testCase{
 			}
 		}
 	}},
-	{"EveryWith_catches_up", func(t *caseT, c Config) {
-		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := schedule.EveryWith(e, time.Second, schedule.CatchUpMissed, slowFirstCall(t, rec))
-		require.NoError(t, err)
-		advance(8*time.Second + c.Slack)
-		timer.Stop()
-		assertCalls(t, c, rec, 1*time.Second,
-			5500*time.Millisecond, 5500*time.Millisecond, 5500*time.Millisecond, 5500*time.Millisecond,
-			6*time.Second, 7*time.Second, 8*time.Second)
-	}},
-	{"EveryWith_delays", func(t *caseT, c Config) {
-		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer, err := schedule.EveryWith(e, time.Second, schedule.DelayMissed, slowFirstCall(t, rec))
-		require.NoError(t, err)
-		advance(8*time.Second + c.Slack)
-		timer.Stop()
-		assertCalls(t, c, rec, 1*time.Second, 5500*time.Millisecond, 6500*time.Millisecond, 7500*time.Millisecond)
+	{"EveryWith_catches_up_or_delays", func(t *caseT, c Config) {
+		const late = 5500 * time.Millisecond // the end of the first call
+		for missed, want := range map[schedule.MissedCalls][]time.Duration{
+			schedule.CatchUpMissed: {time.Second, late, late, late, late, 6 * time.Second, 7 * time.Second, 8 * time.Second},
+			schedule.DelayMissed:   {time.Second, late, late + time.Second, late + 2*time.Second},
+		} {
+			e, rec := newEngine(t, c, Options{}), newRecorder()
+			timer, err := schedule.EveryWith(e, time.Second, missed, slowFirstCall(t, rec))
+			require.NoError(t, err)
+			advance(8*time.Second + c.Slack)
+			timer.Stop()
+			assertCalls(t, c, rec, want...)
+		}
 	}},
 	{"EveryWith_applies_the_policy_to_a_call_that_Reset_postpones", func(t *caseT, c Config) {
 		for missed, want := range map[schedule.MissedCalls][]time.Duration{

@@ -17,14 +17,16 @@ import (
 
 var stopCases = []testCase{
 	{"E3_Stop_of_a_pending_timer", func(t *caseT, c Config) {
-		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer := arm(t, e, time.Second, rec.task(0))
-		other := timer
-		assert.True(t, timer.Stop(), "the first Stop prevents the Run")
-		assert.False(t, other.Stop(), "a copy of the handle is the same timer")
-		assert.False(t, timer.Reset(time.Second), "Reset after Stop")
-		advance(time.Hour)
-		assert.Empty(t, rec.all())
+		for _, stop := range []func(schedule.Timer) bool{schedule.Timer.Stop, schedule.Timer.StopAndWait} {
+			e, rec := newEngine(t, c, Options{}), newRecorder()
+			timer := arm(t, e, time.Second, rec.task(0))
+			other := timer
+			assert.True(t, stop(timer), "the first Stop prevents the Run")
+			assert.False(t, stop(other), "a copy of the handle is the same timer")
+			assert.False(t, timer.Reset(time.Second), "Reset after Stop")
+			advance(time.Hour)
+			assert.Empty(t, rec.all())
+		}
 	}},
 	{"E3_Stop_of_a_fired_timer", func(t *caseT, c Config) {
 		e, rec := newEngine(t, c, Options{}), newRecorder()

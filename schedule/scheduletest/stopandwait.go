@@ -12,14 +12,6 @@ import (
 )
 
 var stopAndWaitCases = []testCase{
-	{"E3_StopAndWait_of_a_pending_timer", func(t *caseT, c Config) {
-		e, rec := newEngine(t, c, Options{}), newRecorder()
-		timer := arm(t, e, time.Second, rec.task(0))
-		assert.True(t, timer.StopAndWait())
-		assert.False(t, timer.StopAndWait())
-		advance(time.Hour)
-		assert.Empty(t, rec.all())
-	}},
 	{"E3_StopAndWait_waits_for_Run", func(t *caseT, c Config) {
 		e := newEngine(t, c, Options{})
 		over := false // no lock: StopAndWait synchronizes the accesses
