@@ -26,6 +26,7 @@ type record struct {
 	ending  bool      // its removal has begun, so nothing extends it any more
 
 	lock, place int64 // the create revisions; 0: there is none, as far as the store knows
+	moving      int64 // see beginMove; 0: no move is without an answer
 }
 
 // hold records that a lock or a place of these create revisions is held until then, in a session. 0
@@ -58,21 +59,21 @@ func (s *Store) touch(l *driver.Lease, start time.Time) bool {
 	return !rec.ending
 }
 
-// promised returns until when a lease is held at least, as far as this store knows.
-func (s *Store) promised(k leaseKey) time.Time {
+// known returns until when a lease is held at least, as far as this store knows, and the revision of its lock up to which
+// that may still be moved to another session.
+func (s *Store) known(k leaseKey) (until time.Time, moving int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rec := s.leases[k]; rec != nil {
-		return rec.until
+		return rec.until, rec.moving
 	}
-	return time.Time{}
+	return time.Time{}, 0
 }
 
 func (s *Store) forget(k leaseKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, k)
-	delete(s.moves, k)
 }
 
 // released forgets an owner that has neither a lock nor a place, and gets none any more.
@@ -80,7 +81,6 @@ func (s *Store) released(k leaseKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, k)
-	delete(s.moves, k)
 	for _, of := range s.sessions {
 		of.forgetAttempt(k)
 	}
@@ -174,7 +174,7 @@ func (s *Store) due(of *session, now time.Time) (ended map[leaseKey]*record, los
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, rec := range s.leases {
-		here := rec.session == of || len(s.moves[k]) > 0 // a move without an answer may have brought it here
+		here := rec.session == of || rec.moving > 0 // a move without an answer may have brought it here
 		if here && !now.Before(rec.until) && !now.Before(rec.asked) {
 			rec.ending = true
 			ended[k] = rec
@@ -202,7 +202,6 @@ func (s *Store) removeRecords(ctx context.Context, ended map[leaseKey]*record) {
 		for _, k := range some {
 			if s.leases[k] == ended[k] {
 				delete(s.leases, k)
-				delete(s.moves, k)
 			}
 		}
 		s.mu.Unlock()
@@ -239,40 +238,25 @@ func (s *Store) removeOps(k leaseKey, rec *record) (ops []clientv3.Op) {
 	return ops
 }
 
-// A move is a request that attaches a lease to another session. One without an answer may be executed
-// later, and would end the lease with a session that nobody renews. It does nothing if the lock was
-// written since, so a renewal that knows of such a move writes the lock.
-
-// beginMove returns the number of a move that begins.
-func (s *Store) beginMove(k leaseKey) uint64 {
+// beginMove records that a request is about to attach a lock to another session, if the lock was last written at a
+// revision. A request without an answer may be executed later, and would end the lease with a session that nobody renews.
+// So a renewal that finds the lock as it was at that revision, or before, writes it.
+func (s *Store) beginMove(k leaseKey, revision int64, asked time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.moves[k] == nil {
-		s.moves[k] = make(map[uint64]struct{})
+	rec := s.leases[k]
+	if rec == nil {
+		rec = &record{asked: asked}
+		s.leases[k] = rec
 	}
-	s.lastMove++
-	s.moves[k][s.lastMove] = struct{}{}
-	return s.lastMove
+	rec.moving = max(rec.moving, revision)
 }
 
-// endMove records that a move was answered. If it has written the lock, those that began before do
-// nothing any more.
-func (s *Store) endMove(k leaseKey, number uint64, written bool) {
+// endMoves records that a lock was written at a revision, so all moves of earlier revisions do nothing any more.
+func (s *Store) endMoves(k leaseKey, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n := range s.moves[k] {
-		if n == number || written && n < number {
-			delete(s.moves[k], n)
-		}
+	if rec := s.leases[k]; rec != nil && rec.moving < revision {
+		rec.moving = 0
 	}
-	if len(s.moves[k]) == 0 {
-		delete(s.moves, k)
-	}
-}
-
-// mayMove reports whether a move without an answer may still be executed.
-func (s *Store) mayMove(k leaseKey) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.moves[k]) > 0
 }

@@ -1,4 +1,4 @@
-// Release, ReleaseAll and tombstones.
+// Release and tombstones.
 
 package etcdstore
 
@@ -55,79 +55,21 @@ func (s *Store) giveUp(ctx context.Context, owners []leaseKey) ([]*etcdserverpb.
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	ctx, end, err := s.begin(ctx, maxRequest)
-	if err != nil {
-		return err
-	}
-	defer end()
-	batch, out := []driver.Lease{l}, make([]error, 1)
-	s.releaseSome(ctx, batch, []int{0}, s.needsTomb(&l), out)
-	return out[0]
-}
-
-func (s *Store) needsTomb(l *driver.Lease) bool {
-	return l.Unanswered || s.mayGet(leaseKey{l.Key, l.Owner})
-}
-
-// ReleaseAll implements [driver.Store], with up to 64 leases in one transaction.
-func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	ctx, end, err := s.begin(ctx, maxTurn)
-	if err != nil {
-		for i := range out {
-			out[i] = err
+	return s.call(ctx, "release", func(ctx context.Context) (err error) {
+		k := leaseKey{l.Key, l.Owner}
+		var answers []*etcdserverpb.ResponseOp
+		if l.Unanswered || s.mayGet(k) {
+			answers, err = s.giveUp(ctx, []leaseKey{k})
+		} else {
+			answers, err = s.each(ctx, s.releaseOps([]leaseKey{k}, clientv3.NoLease))
+		}
+		if err != nil {
+			return err
+		}
+		s.released(k)
+		if !answers[0].GetResponseTxn().Succeeded {
+			return driver.ErrNotHeld
 		}
 		return nil
-	}
-	defer end()
-	var at []int
-	tombs, seen := false, make(map[leaseKey]bool)
-	flush := func() {
-		s.releaseSome(ctx, batch, at, tombs, out)
-		at = at[:0]
-		clear(seen)
-	}
-	for i := range batch {
-		l := &batch[i]
-		k, needs := leaseKey{l.Key, l.Owner}, s.needsTomb(l)
-		if len(at) == maxReleases || seen[k] || needs != tombs { // a transaction compares before it deletes
-			flush()
-		}
-		at, tombs = append(at, i), needs
-		seen[k] = true
-	}
-	flush()
-	return nil
-}
-
-// releaseSome releases the leases at the given places of a batch in one transaction.
-func (s *Store) releaseSome(ctx context.Context, batch []driver.Lease, at []int, tombs bool, out []error) {
-	if len(at) == 0 {
-		return
-	}
-	owners := make([]leaseKey, len(at))
-	for n, i := range at {
-		owners[n] = leaseKey{batch[i].Key, batch[i].Owner}
-	}
-	var answers []*etcdserverpb.ResponseOp
-	var err error
-	if tombs {
-		answers, err = s.giveUp(ctx, owners)
-	} else {
-		answers, err = s.each(ctx, s.releaseOps(owners, clientv3.NoLease))
-	}
-	for n, i := range at {
-		switch {
-		case err != nil:
-			out[i] = s.failed(ctx, "release", err)
-			continue
-		case !answers[n].GetResponseTxn().Succeeded:
-			out[i] = driver.ErrNotHeld
-		default:
-			out[i] = nil
-		}
-		s.released(owners[n])
-	}
+	})
 }

@@ -35,7 +35,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 	}
 	defer end()
 	if err := s.renew(ctx, batch, out); err != nil {
-		return s.failure(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
+		return s.failed(ctx, fmt.Sprintf("renew %d leases", len(batch)), err)
 	}
 	return nil
 }
@@ -146,10 +146,11 @@ func (s *Store) extend(ctx context.Context, l *driver.Lease, of *sessionRenewal,
 	k, until := leaseKey{l.Key, l.Owner}, start.Add(l.TTL)
 	for range 3 {
 		to := of.id
-		if kv.Lease != int64(of.id) && !s.promised(k).Before(until) {
+		promised, moving := s.known(k)
+		if kv.Lease != int64(of.id) && !promised.Before(until) {
 			to = clientv3.LeaseID(kv.Lease)
 		}
-		written := kv.Lease == int64(to) && !s.mayMove(k)
+		written := kv.Lease == int64(to) && moving < kv.ModRevision
 		if !written {
 			var err error
 			if written, err = s.move(ctx, l, to, kv); err != nil {
@@ -193,7 +194,7 @@ func (s *Store) move(ctx context.Context, l *driver.Lease, id clientv3.LeaseID, 
 		ops = append(ops, clientv3.OpPut(meta, string(got.Kvs[0].Value), clientv3.WithLease(id)))
 	}
 	k := leaseKey{l.Key, l.Owner}
-	number := s.beginMove(k)
+	s.beginMove(k, kv.ModRevision, time.Now().Add(l.TTL))
 	answer, err := s.client.Txn(ctx).If(
 		clientv3.Compare(clientv3.ModRevision(lock), "=", kv.ModRevision),
 		clientv3.Compare(clientv3.ModRevision(meta), "=", seen),
@@ -201,6 +202,8 @@ func (s *Store) move(ctx context.Context, l *driver.Lease, id clientv3.LeaseID, 
 	if err != nil {
 		return false, err
 	}
-	s.endMove(k, number, answer.Succeeded)
+	if answer.Succeeded {
+		s.endMoves(k, answer.Header.Revision)
+	}
 	return answer.Succeeded, nil
 }

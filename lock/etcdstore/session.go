@@ -94,7 +94,7 @@ func (of *session) end(id clientv3.LeaseID) {
 		return
 	}
 	for k, rec := range of.store.leases {
-		if rec.session == of && len(of.store.moves[k]) == 0 {
+		if rec.session == of && rec.moving == 0 {
 			delete(of.store.leases, k)
 		}
 	}

@@ -72,8 +72,6 @@ type Store struct {
 	sessions map[int64]*session   // by their TTL in seconds
 	leases   map[leaseKey]*record // of this store, until they are released or removed
 	redialed time.Time            // see redialNow
-	lastMove uint64
-	moves    map[leaseKey]map[uint64]struct{} // the numbers of those that were not answered
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -100,14 +98,13 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		prefix: opts.Prefix,
 		calls:  storekit.NewCalls(),
 		is: driver.Description{
-			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
+			Waits: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
 			Yields:    driver.ModesOf(driver.Exclusive),
 			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
 			Addresses: storekit.Addresses(client.Endpoints()),
 		},
 		sessions: make(map[int64]*session),
 		leases:   make(map[leaseKey]*record),
-		moves:    make(map[leaseKey]map[uint64]struct{}),
 	}
 	s.txnOps.Store(maxOps)
 	s.tombs = newSession(s, int64(max(2*tombstoneTime, opts.MinTTL)/time.Second))
@@ -158,18 +155,13 @@ func (s *Store) redialNow() {
 
 var errNoAnswer = errors.New("no answer in time")
 
-// failed returns the error of a call, see failure. Answers about the lock have no more to say.
-func (s *Store) failed(ctx context.Context, verb string, err error) error {
+// failed returns the error of a call. If an answer did not come in time, that is the reason of the
+// network, or the cause of ctx if the client has a connection. Answers about the lock have no more to say.
+func (s *Store) failed(ctx context.Context, what string, err error) error {
 	switch driver.VerdictOf(err) {
 	case driver.Done, driver.Taken, driver.NotHeld:
 		return err
 	}
-	return s.failure(ctx, verb, err)
-}
-
-// failure returns the error of a call. If an answer did not come in time, that is the reason of the
-// network, or the cause of ctx if the client has a connection.
-func (s *Store) failure(ctx context.Context, what string, err error) error {
 	late := ctx.Err() != nil || errors.Is(err, errNoAnswer)
 	switch {
 	case s.calls.Ctx.Err() != nil:
