@@ -246,7 +246,10 @@ func (c *core) shutdown(ctx context.Context) error {
 	// The wait for renewals comes last, so that a renewal that hangs does not delay the
 	// releases.
 	held, errHeld := c.watchdog.StopAll(ctx)
-	errRunning := storekit.Await(ctx, quiet, "a call of the store")
+	errRunning := basic.Await(ctx, quiet)
+	if errRunning != nil {
+		errRunning = fmt.Errorf("lock: Close: a call of the store is still under way: %w", errRunning)
+	}
 	call, stop := callContext(context.Background(), ctx)
 	errRelease := c.releaser.Close(ctx, call, held)
 	stop()

@@ -12,13 +12,11 @@
 //
 // # What the server keeps
 //
-// All locks of a store with the same TTL, rounded up to seconds, share one etcd lease. So one request
-// renews them all, and the server renews a few leases, however many locks there are. A lock is a
+// All locks of a store with the same TTL, rounded up to seconds, share one etcd lease, which one request renews. A lock is a
 // key that is attached to this lease. Its value names the owner, which is a secret. Its create
 // revision is the fencing token, so tokens rise over all releases, deletions and restarts. After a
-// restore from a snapshot they begin again where the snapshot was taken, and a resource that checks
-// tokens then refuses the new holders: restore with etcdutl and its flags --bump-revision and
-// --mark-compacted.
+// restore from a snapshot they begin again where it was taken: restore with etcdutl and its flags --bump-revision and
+// --mark-compacted, or a resource that checks tokens refuses the new holders.
 // A waiter has a key in the queue of its lock, and watches only the key before its own.
 //
 // A renewal of a batch is one keep-alive for each TTL in the batch, and one read-only transaction
@@ -29,9 +27,7 @@
 // A state that a holder saves is a key with an etcd lease of its own. A save costs a read, a transaction
 // that compares the lock, and a keep-alive, the first one the grant of a lease instead. The state
 // lasts for its TTL, rounded up to seconds and to the shortest TTL of the server, and longer after the
-// election of a leader. The server keeps the old states of a key until a compaction: set
-// --auto-compaction-retention, and mind --quota-backend-bytes: 64 KiB each second fill the default
-// of 2 GiB in nine hours.
+// election of a leader. The server keeps old states until a compaction; see [locks in etcd].
 //
 // # Users
 //
@@ -72,27 +68,23 @@
 // pass the token to the resource. A paused leader breaks more, see below. Without a majority the
 // server answers nothing, and locks end at their deadlines.
 //
-// A member that hangs without closing its connections is noticed by the client of etcd only if
-// Config.DialKeepAliveTime and DialKeepAliveTimeout are set, such as 10 s and 3 s. Set them, and
+// The client of etcd notices a member that hangs without closing its connections only with
+// Config.DialKeepAliveTime and DialKeepAliveTimeout, such as 10 s and 3 s. Set them, and
 // give the client several endpoints. A renewal without an answer is sent again to another member.
-// The client looks up names of endpoints each time when it dials, and needs one that it can reach. It dials less
-// and less often while there is none; a call of the Store makes it dial at once. A dial to a silent address
+// The client looks up names of endpoints each time when it dials, and needs one that it can reach. A call of the
+// Store makes it dial at once. A dial to a silent address
 // lasts 20 s, unless Config.DialOptions has grpc.WithConnectParams with another MinConnectTimeout.
 //
 // The program and the Store share the calls that the server allows on a connection, if
-// --max-concurrent-streams bounds them. A program that uses them all costs the Store its locks, with an
-// error that says so. Give the Store a client of its own then.
+// --max-concurrent-streams bounds them. If the program uses them all, the Store loses its locks: give it a client of its own.
 //
-// A leader that is paused, such as one in a virtual machine, and goes on after the others have
-// replaced it may revoke leases that its successor has renewed: its requests are forwarded to the
-// successor. The locks pass to others at once, and the holders are notified at their next renewal.
-// Until then only the token tells the two holders apart. Tests with etcd 3.7.3 saw it after 2 of 8 pauses
-// with two sessions, and after each pause with more than 16: a leader checks once that it leads,
-// and then revokes 16 leases at a time. Start such a member again instead of continuing it. A
-// leader that is cut from the others may do the same when it reaches them again; the tests have not
-// seen it with TTLs of four election timeouts or more, 4 s by default.
+// A leader that is paused, such as one in a virtual machine, and goes on after the others have replaced it may
+// revoke leases that its successor has renewed. Then only the token tells two holders apart, until the next renewal of
+// the first. Start such a member again instead of continuing it; see [locks in etcd].
 //
 // Closing the store revokes its leases, so everything that it still holds becomes free. An
 // operator who revokes such a lease, or deletes a key, takes the locks away; the holders learn
 // of it at their next renewal.
+//
+// [locks in etcd]: https://github.com/leasewheel/leasewheel/blob/main/docs/STORES.md#etcd
 package etcdstore

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/leasewheel/leasewheel/internal/basic"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -138,12 +139,7 @@ func (l *leaseState) awaitRenewals(ctx context.Context) error {
 	if renewed == nil { // there was none yet
 		return nil
 	}
-	select {
-	case <-renewed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return basic.Await(ctx, renewed)
 }
 
 // Acquire implements [driver.Store].

@@ -23,13 +23,10 @@
 //
 // The state that a holder saves is the last message of another subject of the stream, with a TTL. The
 // server accepts it only if the last message of the lock is still that of the holder, in the same step.
-// A save is one message. After an unanswered one, and after a repeated Acquire, the next save first
-// publishes the lock again, so that an earlier save is refused, and reads the state: four requests
-// more. Acquire and Wait read the state after they got the lock, and publish a small message that the
+// A save is one message, after an unanswered one or a repeated Acquire four requests more. Acquire and Wait of a lock with a
+// state read it after the grant, and publish a small message that the
 // leader refuses if the state has changed, because a leader that was replaced may still answer reads.
-// So a lock with a state costs two requests more, and others nothing. States need no other settings of
-// the stream and no other rights than locks, but room: MaxMsgSize of the stream, if it has one, and
-// max_payload of the server must be 66 KiB or more.
+// States need room: MaxMsgSize of the stream, if it has one, and max_payload of the server must be 66 KiB or more.
 //
 // A user with permissions needs these, where PREFIX and STREAM are those of [Options]. New returns an error
 // that names a right which is missing, except for those of List and CreateStream:
@@ -63,7 +60,6 @@
 // renewal.Policy.Margin: 0.3 s for a TTL of 30 s. NTP keeps that as a rule. With clocks that are
 // further apart, pass the token to the resource.
 //
-// A stream with one replica loses its locks with its server. Use three or five. By default a NATS
-// server syncs its files to the disk every two minutes, so a power failure of a majority forgets
-// confirmed locks; set sync_interval to always where that matters.
+// A stream with one replica loses its locks with its server. Use three or five. A power failure of a majority forgets
+// confirmed locks unless sync_interval of the servers is always.
 package natsstore

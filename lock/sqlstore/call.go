@@ -1,4 +1,4 @@
-// Calls of the database: their end, and their repetition after some errors.
+// Calls of the database: their end, their errors, and their repetition after some.
 
 package sqlstore
 
@@ -195,4 +195,40 @@ func (s *Store) tables() string {
 // isAnswer reports whether an error is made of what the database has answered.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrWrongType) || errors.Is(err, driver.ErrNotAcquired) || errors.Is(err, driver.ErrNotHeld)
+}
+
+var (
+	errGivenUp = fmt.Errorf("%w: the acquisition was given up", driver.ErrNotAcquired)
+
+	// errNoAutocommit prevents renewals that are rolled back when their connection is closed.
+	errNoAutocommit = unfitError{errors.New("autocommit is off in the sessions of the *sql.DB, and the store needs it")}
+)
+
+// unfitError means that locks would fail with the settings of a session, or not exclude others. It names the setting.
+type unfitError struct{ error }
+
+func (e unfitError) Unwrap() error { return e.error }
+
+// noConnError is the error of a call that has waited for a connection of the pool in vain. It matches what has ended the wait.
+type noConnError struct {
+	inUse, most int
+	err         error
+}
+
+func (e noConnError) Error() string {
+	text := fmt.Sprintf("no connection of the pool was free (%d of %d in use)", e.inUse, e.most)
+	if errors.As(e.err, new(driver.NoAnswerError)) {
+		return text // the database was not asked
+	}
+	return text + ": " + e.err.Error()
+}
+
+func (e noConnError) Unwrap() error { return e.err }
+
+// failed returns an error that says which operation failed, or nil.
+func failed(verb string, err error) error { return basic.Failed("sqlstore", verb, err) }
+
+// isPermanent reports whether another try would return the same error.
+func isPermanent(err error) bool {
+	return driver.VerdictOf(err).IsFinal() || errors.As(err, new(unfitError))
 }

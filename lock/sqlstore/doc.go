@@ -15,10 +15,9 @@
 //
 // # Modes
 //
-// The store has mode Exclusive, which Mutex, Reentrant, Multi, Do and Election use. A key has one
-// row, so that one statement can decide who holds it. Locks with several holders would need a row
-// for each of them, and a transaction for each request. Use redisstore for RWMutex, Semaphore and
-// Batch.
+// The store has mode Exclusive, which Mutex, Reentrant, Multi, Do and Election use, and one row for each key, so that
+// one statement can decide who holds it. Use redisstore for RWMutex, Semaphore and Batch. [Store.Guard] binds a lock to a
+// transaction of the caller, so that a late holder cannot write.
 //
 // # Clock
 //
@@ -39,11 +38,10 @@
 //
 // # States
 //
-// Save keeps a state beside a lock, in the table leasewheel_states. It compares the holder and writes in one
-// statement, so a late Save changes nothing. The state is as durable as the lock. A program that saves no
-// states needs neither the table nor rights to it. A database that was made by an older version gets the table
-// by [CreateSchema]. A state costs one statement for each Save, of up to 64 KiB, and one more for each
-// Acquire that asks for it; no other request reads or writes it. [Store.Sweep] deletes the states that have ended.
+// Save keeps a state beside a lock, in the table leasewheel_states, as durable as the lock. It compares the holder and writes in
+// one statement, so a late Save changes nothing. A program that saves no
+// states needs neither the table nor rights to it. A state costs one statement for each Save, of up to 64 KiB, and one more
+// for each Acquire that asks for it. [Store.Sweep] deletes the states that have ended.
 //
 // # PostgreSQL
 //
@@ -79,21 +77,16 @@
 //
 // # MariaDB and MySQL
 //
-// The dialect [MySQL] is for both. The tables are of InnoDB, and the store relies on its locks of
-// rows. Its transactions are READ COMMITTED, so the binary log must not have the
-// format STATEMENT. The dialect has one more table, leasewheel_grants, for [Store.Guard], with the
-// same rights. A process that is paused within a transaction of the store, in the midst of an acquisition for example, or whose network drops everything, keeps one key
-// locked until it goes on or the server ends its session. By default that takes hours. Let the server
-// end it after some seconds: open the pool with the parameter idle_transaction_timeout=5 for MariaDB,
+// The dialect [MySQL] is for both, with tables of InnoDB. Its transactions are READ COMMITTED, so the binary log must not
+// have the format STATEMENT. It has one more table, leasewheel_grants, for [Store.Guard], with the
+// same rights. A process that is paused within a transaction of the store, or whose network drops everything, keeps one key
+// locked until the server ends its session, by default after hours. Open the pool with the parameter
+// idle_transaction_timeout=5 for MariaDB,
 //
 //	user:password@tcp(db:3306)/app?idle_transaction_timeout=5&interpolateParams=true
 //
 // or a wait_timeout of minutes for MySQL, which has no other. PostgreSQL ends such transactions
 // after [Options.Timeout]. In a Galera cluster or a group, send all calls to one node.
-//
-// # Transactions
-//
-// [Store.Guard] binds a lock to a transaction of the caller, so that a late holder cannot write.
 //
 // # SQLite
 //

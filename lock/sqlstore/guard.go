@@ -58,16 +58,10 @@ type Holder interface {
 //   - Renewals go on and are not delayed, except in SQLite, where all writers wait for one
 //     another: there a transaction that writes for longer than the TTL loses all leases of its
 //     process. Its own commit stays protected.
-//   - A lock whose lease has ended counts as taken. Acquire returns a *lock.HeldError whose
-//     ExpiresIn is 0, and waiters keep their places and ask again every Options.PollInterval. In
-//     SQLite they wait for the writer.
-//   - Unlock takes effect: the handle ends and the lease too. The next holder gets the lock
-//     after the transaction. Commit first, so that nobody has to poll for it. Terms.MinHold
-//     counts as ever.
-//   - ForceRelease ends the lease, too. It neither ends the transaction nor waits for it, and the
-//     next holder gets the lock after the transaction.
-//   - Sweep leaves the row alone.
-//   - Locks of other keys are not affected.
+//   - A lock whose lease has ended, or was ended by Unlock or ForceRelease, counts as taken. Acquire returns a
+//     *lock.HeldError whose ExpiresIn is 0, and waiters keep their places and ask again every Options.PollInterval. In
+//     SQLite they wait for the writer. Commit before Unlock, so that nobody has to poll.
+//   - Sweep leaves the row alone, and locks of other keys are not affected.
 //
 // The connection of the transaction must not be the last one of the *sql.DB of the store, or renewals wait
 // for the end of the transaction, and the lease may be lost. The commit stays protected.
@@ -82,9 +76,7 @@ type Holder interface {
 // Several transactions may guard one lock at a time, and one transaction several locks, in any
 // order. Guard waits only for a grant of the same lock that is under way, which takes milliseconds.
 // A rollback to a savepoint that was set before Guard ends the guard in PostgreSQL, and may end
-// it in MySQL. A read-only transaction can be guarded in MySQL and SQLite only. Guard is one
-// statement with parameters, so behind PgBouncer it needs the same settings as the other statements
-// of the caller.
+// it in MySQL. A read-only transaction can be guarded in MySQL and SQLite only.
 //
 // In PostgreSQL the transaction has the lock FOR KEY SHARE of the row of the key; in MySQL it has
 // the lock in share mode of the row in the table leasewheel_grants, which only grants change; in

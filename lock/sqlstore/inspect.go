@@ -28,7 +28,10 @@ func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driv
 	dest := []any{&kind, &owner, &token, &expires, &metadata, &now, &info.Waiting, &waiter, &waiterMetadata, &waited}
 	err = eachRow(ctx, c, s.texts.inspect, []any{[]byte(key), []byte(key), []byte(key)}, dest, func() {
 		if waiter != nil {
-			info.Places = append(info.Places, driver.Place{Metadata: string(waiterMetadata), Client: driver.ClientName(string(waiter)), Waited: sinceArrival(waited.Int64)})
+			info.Places = append(info.Places, driver.Place{
+				Metadata: string(waiterMetadata), Client: driver.ClientName(string(waiter)),
+				Waited: time.Duration(max(waited.Int64, 1)) * time.Microsecond, // a place is the time of its arrival
+			})
 		}
 	})
 	if err == nil && kind.Int64 != 0 {
@@ -48,16 +51,6 @@ func (s *Store) inspect(ctx context.Context, c *sql.Conn, key string) (info driv
 		info.Holders = []driver.Holder{{Token: info.Token, ExpiresIn: left, Metadata: string(metadata), Client: driver.ClientName(string(owner))}}
 	}
 	return info, nil
-}
-
-// sinceArrival returns the time since a place was taken, which is us µs ago if the place is the time of its
-// arrival. It returns 0 if the place is none: an earlier version counted places from 1.
-func sinceArrival(us int64) time.Duration {
-	const longest = 10 * 365 * 24 * time.Hour
-	if us > longest.Microseconds() {
-		return 0
-	}
-	return time.Duration(max(us, 1)) * time.Microsecond
 }
 
 // ForceRelease implements [driver.Store].

@@ -20,8 +20,7 @@ import (
 // have locked. The store uses only statements that
 // both have: no RETURNING, no FOR SHARE, and no locks by name (GET_LOCK), which belong to a session.
 //
-// The store works with or without the parameter clientFoundRows of the driver. Its
-// transactions are READ COMMITTED, so the binary log must not have the format STATEMENT. With
+// The store works with or without the parameter clientFoundRows of the driver. With
 // github.com/go-sql-driver/mysql the parameter interpolateParams=true saves the round trips that
 // prepare statements.
 //
@@ -68,9 +67,6 @@ func (mySQL) adapt(t *texts) {
 		ON p.lock_key = k.lock_key WHERE p.owner = ?`
 	t.setTombstone = `INSERT INTO {tombstones} (lock_key, owner, expires) VALUES (?, ?, ?)
 		ON DUPLICATE KEY UPDATE expires = VALUES(expires)`
-
-	t.setMetadata = `UPDATE {locks} SET metadata = ?
-		WHERE lock_key = ? AND kind = 0 AND owner = ? AND token = ? AND expires >= {now} AND {sync}`
 
 	t.sweepRows = `SELECT lock_key FROM {locks} WHERE lock_key >= ? AND lock_key <= ? AND kind = 0
 		AND expires < {now} - ? AND queued_until < {now} AND refused_until < {now} ORDER BY lock_key FOR UPDATE SKIP LOCKED`

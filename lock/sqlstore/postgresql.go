@@ -16,9 +16,7 @@ import (
 )
 
 // PostgreSQL is the dialect of PostgreSQL from version 14 on, by any driver that sends
-// placeholders of the form $1. The store uses neither advisory locks nor anything else that
-// belongs to a session, so it works behind PgBouncer in transaction mode. Older versions of
-// PgBouncer do not support prepared statements; with pgx, the parameter
+// placeholders of the form $1. Older versions of PgBouncer do not support prepared statements; with pgx, the parameter
 // default_query_exec_mode=exec of the DSN avoids them.
 func PostgreSQL() Dialect { return Dialect{postgreSQL{}} }
 

@@ -182,48 +182,30 @@ func (d sqlite) acquire(ctx context.Context, c *sql.Conn, t *texts, r driver.Req
 // renew is one transaction. No other writes meanwhile, so no row is locked, and what a read after the
 // UPDATE finds is why that has found nothing.
 func (d sqlite) renew(ctx context.Context, c *sql.Conn, t *texts, leases []renewItem, _ bool) ([]found, error) {
-	all := make([]found, len(leases))
-	err := d.each(ctx, c, t.renew, len(leases), func(i int) []any {
-		return []any{leases[i].ttl, leases[i].key, leases[i].owner, leases[i].token}
-	}, func(i int, changed bool) (err error) {
-		if all[i] = foundRenewed; changed {
-			return nil
-		}
-		var kind, token, expires, now int64
-		var owner []byte
-		err = c.QueryRowContext(ctx, t.read, leases[i].key).Scan(&kind, &owner, &token, &expires, &now)
-		all[i] = foundIn(leases[i], kind, owner, token, expires, now)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	return all, err
-}
-
-// each runs a statement n times in one transaction, and calls after after each time with whether it has
-// changed a row.
-func (d sqlite) each(ctx context.Context, c *sql.Conn, text string, n int, args func(i int) []any, after func(i int, changed bool) error) error {
 	tx, err := d.begin(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tx.rollback()
-	statement, err := c.PrepareContext(ctx, text)
+	statement, err := c.PrepareContext(ctx, t.renew)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = statement.Close() }()
-	for i := range n {
-		rows, err := affected(statement.ExecContext(ctx, args(i)...))
-		if err == nil {
-			err = after(i, rows > 0)
+	all := make([]found, len(leases))
+	for i, l := range leases {
+		n, err := affected(statement.ExecContext(ctx, l.ttl, l.key, l.owner, l.token))
+		if all[i] = foundRenewed; err == nil && n == 0 {
+			var kind, token, expires, now int64
+			var owner []byte
+			err = c.QueryRowContext(ctx, t.read, l.key).Scan(&kind, &owner, &token, &expires, &now)
+			all[i] = foundIn(l, kind, owner, token, expires, now)
 		}
-		if err != nil {
-			return err
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
 		}
 	}
-	return tx.commit(ctx)
+	return all, tx.commit(ctx)
 }
 
 func (sqlite) faultOf(err error) fault {

@@ -181,7 +181,9 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 		err = driver.SentBefore(err)
 	}
 	if err != nil {
-		w.overdueError(ctx, sent, &err)
+		if ctx.Err() != nil && (w.failures > 0 || time.Since(sent) >= max(overdue, 2*w.roundTrip)) { // an answer should have come
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
 		if w.failures == 0 {
 			w.failingSince = sent
 		}
@@ -260,12 +262,4 @@ func (w *waiter) onError(ctx context.Context, err error) (time.Duration, error) 
 		return w.retryDelay(), nil
 	}
 	return 0, err
-}
-
-// overdueError makes the error of a request match ErrUnavailable if ctx has ended although an
-// answer should have come by then.
-func (w *waiter) overdueError(ctx context.Context, sent time.Time, err *error) {
-	if ctx.Err() != nil && (w.failures > 0 || time.Since(sent) >= max(overdue, 2*w.roundTrip)) {
-		*err = fmt.Errorf("%w: %w", driver.ErrUnavailable, *err)
-	}
 }

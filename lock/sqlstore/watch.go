@@ -50,7 +50,13 @@ func (s *Store) look() {
 	defer s.calls.Leave()
 	for keys := s.watches.keys(); len(keys) > 0; keys = s.watches.keys() {
 		for part := range slices.Chunk(keys, maxAsked) {
-			waited, _ := call(s.calls.Ctx, s, func(ctx context.Context, c *sql.Conn) (map[string]bool, error) { return s.waitedFor(ctx, c, part) })
+			where, args := s.dialect.in(oneColumn(part))
+			waited, _ := call(s.calls.Ctx, s, func(ctx context.Context, c *sql.Conn) (keys map[string]bool, err error) {
+				keys = make(map[string]bool)
+				var key []byte
+				err = eachRow(ctx, c, s.texts.waitedFor+where, args, []any{&key}, func() { keys[string(key)] = true })
+				return keys, err
+			})
 			s.watches.tell(waited)
 		}
 		if basic.Sleep(s.calls.Ctx, lookEvery) != nil {
@@ -81,13 +87,4 @@ func (all *watches) tell(keys map[string]bool) {
 			wanted()
 		}
 	}
-}
-
-// waitedFor returns the keys of a list that have places.
-func (s *Store) waitedFor(ctx context.Context, c *sql.Conn, keys []string) (map[string]bool, error) {
-	where, args := s.dialect.in(oneColumn(keys))
-	found := make(map[string]bool)
-	var key []byte
-	err := eachRow(ctx, c, s.texts.waitedFor+where, args, []any{&key}, func() { found[string(key)] = true })
-	return found, err
 }

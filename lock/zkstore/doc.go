@@ -28,8 +28,8 @@
 // A server writes the end of a session as one transaction with the paths of all of its nodes, and no
 // server can read one that exceeds jute.maxbuffer, 1 MiB by default. So a session gets nodes with
 // paths of 400 kB at most: about 3,000 locks and places in queues with keys of 20 bytes. Then the
-// Store opens another session, which lasts until Close, up to 32 of them. More locks are refused with
-// an error that says so. Each session is a connection, which maxClientCnxns of the servers counts.
+// Store opens another session, which lasts until Close, up to 32 of them, and refuses more locks.
+// Each session is a connection, which maxClientCnxns of the servers counts.
 //
 // The longest TTL is half of the session timeout that the server grants, 20 s by default. The leader
 // learns late what another server has heard of a session, and that server may die before. The Store

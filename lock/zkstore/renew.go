@@ -29,17 +29,6 @@ type chunk struct {
 	bytes  int
 }
 
-// add adds a place with a path. It reports false if the transaction would get too large.
-func (c *chunk) add(i int, path string) bool {
-	size := len(path) + 20
-	if len(c.at) > 0 && c.bytes+size > maxBytes || len(c.at) == maxOps {
-		return false
-	}
-	c.at = append(c.at, i)
-	c.bytes += size
-	return true
-}
-
 // Renew implements [renewal.Renewer]. One transaction checks that all nodes of the batch exist. It
 // changes nothing, but a quorum confirms it, and the leader refuses it from a session that has
 // expired.
@@ -61,13 +50,14 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 			continue
 		}
 		paths[i] = rec.path
-		c := last[rec.client]
-		if c == nil || !c.add(i, rec.path) {
+		c, bytes := last[rec.client], len(rec.path)+20
+		if c == nil || c.bytes+bytes > maxBytes || len(c.at) == maxOps {
 			c = &chunk{client: rec.client}
-			c.add(i, rec.path)
 			last[rec.client] = c
 			chunks = append(chunks, c)
 		}
+		c.at = append(c.at, i)
+		c.bytes += bytes
 	}
 	err = storekit.Each(len(chunks), len(chunks), func(n int) error {
 		return chunks[n].client.renewSome(ctx, batch, paths, chunks[n].at, start, out)

@@ -221,13 +221,13 @@ func (r *Releaser) try(call context.Context, batch []*pending) {
 			delete(r.lanes, batch[0].lane)
 		}
 	}()
+	bounded := call
 	if call == r.ctx {
-		bounded, cancel := context.WithTimeout(call, releaseTimeout)
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(call, releaseTimeout)
 		defer cancel()
-		r.Release(bounded, leases, out)
-		return
 	}
-	r.Release(call, leases, out)
+	r.Release(bounded, leases, out)
 }
 
 // finish takes the outcomes of a call for p. The caller holds mu.
@@ -359,7 +359,7 @@ func (r *Releaser) Close(ctx, call context.Context, leases []driver.Lease) error
 	r.settle()
 	r.mu.Unlock()
 	r.cancel()
-	_ = Await(ctx, r.drained, "") // the caller gets the number of leases that are left
+	_ = basic.Await(ctx, r.drained) // the caller gets the number of leases that are left
 
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,13 +3,9 @@
 package storekit
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
-
-	"github.com/leasewheel/leasewheel/internal/basic"
 )
 
 // ErrExited is the outcome of a call of a store that did not return, because the store
@@ -25,13 +21,4 @@ func Addresses(urls []string) (all []string) {
 		all = append(all, strings.TrimSuffix(s, "/"))
 	}
 	return all
-}
-
-// Await waits until done is closed. If ctx ends first, it returns an error that names what is
-// still in progress.
-func Await(ctx context.Context, done <-chan struct{}, what string) error {
-	if err := basic.Await(ctx, done); err != nil {
-		return fmt.Errorf("lock: Close: %s is still under way: %w", what, err)
-	}
-	return nil
 }

@@ -39,7 +39,7 @@ func TestAWrongClockDoesNotShortenALease(t *testing.T) {
 			s := open(t, at).(*natsstore.Store)
 			l, err := s.Acquire(t.Context(), driver.Request{Key: name, Owner: "client:1", TTL: time.Hour})
 			require.NoError(t, err)
-			seam.SetClock(s, 3*time.Hour)
+			seam.Of(s).SetClock(3 * time.Hour)
 			require.NoError(t, message(s, l))
 			of, err := js.Stream(t.Context(), stream)
 			require.NoError(t, err)

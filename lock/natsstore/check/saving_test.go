@@ -37,9 +37,9 @@ func stateful(t *testing.T, s driver.Store, owner string) driver.Lease {
 func TestALateSave(t *testing.T) {
 	t.Parallel()
 	s, direct, link := through(t)
-	saves, err := seam.Conn(direct).SubscribeSync(stateSubject)
+	saves, err := seam.Of(direct).Conn.SubscribeSync(stateSubject)
 	require.NoError(t, err)
-	require.NoError(t, seam.Conn(direct).Flush())
+	require.NoError(t, seam.Of(direct).Conn.Flush())
 	l := stateful(t, s, "a:1")
 	link.BlockAnswers()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,7 +50,7 @@ func TestALateSave(t *testing.T) {
 	cancel()
 	require.Error(t, <-failed)
 	link.Unblock()
-	js, err := jetstream.New(seam.Conn(direct))
+	js, err := jetstream.New(seam.Of(direct).Conn)
 	require.NoError(t, err)
 	refused := func(when string) {
 		t.Helper()
@@ -157,10 +157,8 @@ func TestCallsWaitForASlowSave(t *testing.T) {
 	at := testnats.Start(t)
 	s := open(t, at).(*natsstore.Store)
 	js := new(refusing)
-	seam.Wrap(s, func(own jetstream.JetStream) jetstream.JetStream {
-		js.JetStream = own
-		return js
-	})
+	own := seam.Of(s).JetStream
+	js.JetStream, *own = *own, js
 	l := stateful(t, s, "a:1")
 	other, err := s.Acquire(t.Context(), driver.Request{Key: "other", Owner: "a:2", TTL: time.Hour})
 	require.NoError(t, err)

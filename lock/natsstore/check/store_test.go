@@ -57,7 +57,7 @@ func subject(key string) string {
 // waiters returns the number of subscriptions to the releases of a lock.
 func waiters(t *testing.T, at *server.Server, s driver.Store, key string) int {
 	t.Helper()
-	require.NoError(t, seam.Conn(s).Flush())
+	require.NoError(t, seam.Of(s).Conn.Flush())
 	name := "leasewheel.w." + base64.RawURLEncoding.EncodeToString([]byte(key))
 	of, err := at.Subsz(&server.SubszOptions{Subscriptions: true, Test: name, Limit: 100_000})
 	require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestAConnectionOfItsOwn(t *testing.T) {
 			require.NoError(t, err)
 			clients := at.NumClients()
 			s := openOn(t, js, nil)
-			assert.LessOrEqual(t, seam.Conn(s).Opts.PingInterval, 5*time.Second, "a silent server is noticed soon")
+			assert.LessOrEqual(t, seam.Of(s).Conn.Opts.PingInterval, 5*time.Second, "a silent server is noticed soon")
 			use(nc, conn, link)
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -36,9 +36,9 @@ func TestCallsWithoutADeadline(t *testing.T) {
 	s, direct, link := through(t)
 	l, err := s.Acquire(t.Context(), driver.Request{Key: "held", Owner: "a:1", TTL: time.Hour})
 	require.NoError(t, err)
-	seam.SetBound(s, 500*time.Millisecond)
+	*seam.Of(s).Bound = 500 * time.Millisecond
 	link.Close()
-	require.Eventually(t, func() bool { return seam.Conn(s).IsReconnecting() }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return seam.Of(s).Conn.IsReconnecting() }, patience, time.Millisecond)
 	forever, free := context.Background(), driver.Request{Key: "free", Owner: "a:2", TTL: time.Hour}
 	for name, call := range map[string]func() error{
 		"Acquire": func() error {

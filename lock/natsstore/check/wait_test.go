@@ -25,7 +25,7 @@ type waitResult struct {
 func TestAReleaseWakesAWaiter(t *testing.T) {
 	at := testnats.Start(t)
 	here, there := open(t, at).(*natsstore.Store), open(t, at).(*natsstore.Store)
-	seam.SetPoll(there, time.Hour)
+	*seam.Of(there).Poll = time.Hour
 	nc := testnats.Connect(t, at).Conn()
 	for name, release := range map[string]func(l driver.Lease) error{
 		"Release": func(l driver.Lease) error { return here.Release(t.Context(), l) },
@@ -71,7 +71,7 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 func TestCloseEndsAWait(t *testing.T) {
 	at := testnats.Start(t)
 	s := open(t, at).(*natsstore.Store)
-	seam.SetPoll(s, time.Hour)
+	*seam.Of(s).Poll = time.Hour
 	_, err := s.Acquire(t.Context(), driver.Request{Key: "k", Owner: "a:1", TTL: time.Hour})
 	require.NoError(t, err)
 	got := make(chan error, 1)
