@@ -52,7 +52,7 @@ func grantEverything(command []string) string {
 	case releaseScript.Digest(), releaseScript.Source():
 		return ":1\r\n"
 	default:
-		return "*2\r\n:1\r\n$2\r\n17\r\n"
+		return "$2\r\n17\r\n"
 	}
 }
 

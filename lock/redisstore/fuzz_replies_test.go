@@ -39,7 +39,7 @@ var resp3 = regexp.MustCompile(`(?:^|\n|\x1e)[_#,(%~>|=!]`)
 // The first argument has a letter for each call. The second has the replies to scripts, in
 // order. The third has the bytes that follow the confirmation of a subscription.
 func FuzzReplies(f *testing.F) {
-	const grant, busy = "*2\r\n:1\r\n$2\r\n17\r\n", "*4\r\n:0\r\n$2\r\n17\r\n:2500\r\n:1\r\n"
+	const grant, busy = "$2\r\n17\r\n", "*4\r\n:0\r\n$2\r\n17\r\n:2500\r\n:1\r\n"
 	signal := func(token string) string {
 		payload := message("c:1", token)
 		return fmt.Sprintf("$%d\r\n%s\r\n", len(payload), payload)
@@ -49,7 +49,7 @@ func FuzzReplies(f *testing.F) {
 		{"a", grant, ""},
 		{"aa", grant + grant + "\x1e" + busy, ""}, // one reply too many
 		{"aa", grant + "+\x1e" + busy, ""},
-		{"a", "*2\r\n:1\r\n+17\r\n", ""},
+		{"a", "+17\r\n", ""},
 		{"a", "*1\r\n:-1\r\n", ""},
 		{"a", busy, ""},
 		{"a", "-NOSCRIPT x\r\n\x1e" + grant, ""},
@@ -189,11 +189,10 @@ func (x *replyChecker) lastReply() (v frame, whole bool) {
 
 // grantOf parses the reply of the acquire script to the new holder.
 func grantOf(v frame) (token uint64, ok bool) {
-	items, _ := v.([]frame)
-	if len(items) != 2 || items[0] != frame(int64(1)) {
-		return 0, false
+	if items, _ := v.([]frame); len(items) == 2 && items[0] == frame(int64(1)) { // as for a shared lock
+		v = items[1]
 	}
-	return tokenOf(items[1])
+	return tokenOf(v)
 }
 
 func tokenOf(v frame) (uint64, bool) {

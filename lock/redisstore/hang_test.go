@@ -267,7 +267,7 @@ func TestALateRequestIsNotSent(t *testing.T) {
 			defer mu.Unlock()
 			sent = append(sent, command[3]+" "+command[8])
 		}
-		return "*2\r\n:1\r\n$1\r\n7\r\n"
+		return "$1\r\n7\r\n"
 	}}
 	connected := make(chan struct{})
 	rdb := w.Client(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -148,7 +148,7 @@ func byHandLevel(b *testing.B) *pairLevel {
 	}
 	l.pair = func(context.Context) error {
 		keys, acquire, release := pairArgs()
-		if err := send(acquireScript.Digest(), keys, acquire, 4); err != nil {
+		if err := send(acquireScript.Digest(), keys, acquire, 2); err != nil {
 			return err
 		}
 		return send(releaseScript.Digest(), keys[:fewestKeys], release, 1)

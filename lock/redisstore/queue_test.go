@@ -97,7 +97,7 @@ func TestAScriptRemovesAtMost1000ExpiredPlaces(t *testing.T) {
 	assert.Len(t, c.queue(), n-1000)
 
 	for _, left := range []int{n - 2000, 1} {
-		v := c.acquire("c:1", ttlMs, 0)
+		v, _ := c.acquire("c:1", ttlMs, 0).([]any)
 		require.Len(t, v, 4)
 		if left > 1 {
 			assert.Equal(t, []any{int64(taken), v[1], int64(1), int64(1)}, v, "the request does not overtake the live place")

@@ -44,9 +44,13 @@ type acquired struct {
 	saved     *driver.Saved // if granted to a request that is Stateful
 }
 
-// parseAcquired parses the reply of an acquire script. A grant has the state of the key if the request asked for it.
+// parseAcquired parses the reply of an acquire script. A grant has the state of the key if the request asked for it. That of
+// an exclusive lock without a state is the token alone.
 func parseAcquired(stateful bool, r redisconn.Reply) (acquired, error) {
 	reply := r.Value
+	if token, ok := parseToken(reply); ok && !stateful {
+		return acquired{verdict: granted, token: token, sent: r.Sent}, nil
+	}
 	items, ok := reply.([]any)
 	if !ok || len(items) == 0 {
 		return acquired{}, rediskit.UnexpectedReply(reply)
@@ -59,7 +63,7 @@ func parseAcquired(stateful bool, r redisconn.Reply) (acquired, error) {
 	switch {
 	case a.verdict == refused && len(items) == 1:
 		return a, nil
-	case a.verdict == granted && len(items) == 2 && !stateful:
+	case a.verdict == granted && len(items) == 2 && !stateful: // of a shared lock
 		a.token, ok = parseToken(items[1])
 	case a.verdict == granted && len(items) == 3 && stateful:
 		var okSaved bool

@@ -22,7 +22,8 @@ func TestParseAcquireReplies(t *testing.T) {
 	}{
 		{list(int64(-1)), acquired{verdict: refused}},
 		{list(int64(1), "17"), acquired{verdict: granted, token: 17}},
-		{list(int64(1), "9007199254740991"), acquired{verdict: granted, token: maxToken}},
+		{"17", acquired{verdict: granted, token: 17}},
+		{"9007199254740991", acquired{verdict: granted, token: maxToken}},
 		{list(int64(1), "17", ""), acquired{verdict: granted, token: 17, saved: &driver.Saved{}}},
 		{list(int64(1), "17", "16 3 a b"), acquired{verdict: granted, token: 17, saved: &driver.Saved{Token: 16, Data: []byte("a b")}}},
 		{list(int64(1), "17", "16 3 "), acquired{verdict: granted, token: 17, saved: &driver.Saved{Token: 16, Data: []byte{}}}},
@@ -39,16 +40,15 @@ func TestParseAcquireReplies(t *testing.T) {
 		}
 	}
 	for _, bad := range []any{
-		nil, int64(1), "1", "OK", "17", true, 1.5, errors.New("x"),
+		nil, int64(1), "", "OK", "0", "017", "x", "-17", "+17", " 17", "1_7", "1e3", "0x11", "17.0", true, 1.5, errors.New("x"),
 		map[any]any{},
 		list(),
 		list(nil), list("1", "17"), list(1.0, "17"), list(int64(2), "17"), list(int64(-2)), list(int64(math.MaxInt64), "17"), list(int64(math.MinInt64)),
 		list(int64(-1), "17"), list(int64(1)), list(int64(1), "17", int64(0)), list(list(int64(1), "17")),
-		list(int64(1), nil), list(int64(1), int64(17)), list(int64(1), 17.0), list(int64(1), "0"), list(int64(1), "017"), list(int64(1), ""), list(int64(1), "x"), list(int64(1), "-17"),
-		list(int64(1), "+17"), list(int64(1), " 17"), list(int64(1), "1_7"), list(int64(1), "1e3"), list(int64(1), "0x11"), list(int64(1), "17.0"),
+		list("17"), list(int64(1), nil), list(int64(1), int64(17)), list(int64(1), 17.0), list(int64(1), "017"), list(int64(1), ""), list(int64(1), "-17"),
 		list(int64(1), "17", nil), list(int64(1), "17", "x"), list(int64(1), "17", "16"), list(int64(1), "17", "16 3"), list(int64(1), "17", "016 3 a"),
 		list(int64(1), "x", "16 3 a"), list(int64(1), "17", "", ""),
-		list(int64(1), "9007199254740992"), list(int64(1), "18446744073709551616"),
+		"9007199254740992", "18446744073709551616", list(int64(1), "9007199254740992"),
 		list(int64(0), "17"), list(int64(0), "17", int64(1)), list(int64(0), "17", "1", int64(0)), list(int64(0), "x", int64(1), int64(0)),
 		list(int64(0), "17", int64(1), int64(2)), list(int64(0), "17", int64(1), nil), list(int64(0), "17", int64(math.MaxInt64), int64(0)),
 		list(int64(0), "17", int64(1), int64(0), int64(0)),

@@ -61,7 +61,7 @@ func TestRequestsHaveNoKeyOrArgumentThatIsNotNeeded(t *testing.T) {
 	w := &testredis.Wire{Answer: func(command []string) string {
 		if len(command) > 2 && command[0] == "evalsha" {
 			words = command[2:]
-			return "*2\r\n:1\r\n$1\r\n7\r\n"
+			return "$1\r\n7\r\n"
 		}
 		return "-ERR\r\n"
 	}}

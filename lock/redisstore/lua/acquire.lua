@@ -15,7 +15,7 @@
 --      3 length of a place in ms; missing or 0 = do not wait
 --
 -- Returns {-1}                       refused: the owner has a tombstone
---         {1, token}                 granted for the full TTL
+--         token                      granted for the full TTL
 --         {1, token, state}          the same with KEYS 6; the state is '' if there is none
 --         {0, token, ms, head}       taken: another owner holds the lock with that token, and
 --                                    its lease expires in ms; head is 1 if the caller is first
@@ -55,7 +55,7 @@ if value then
     if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then -- as in renew.lua
       redis.call('PEXPIRE', KEYS[1], ttl)
     end
-    return {1, token, state}
+    return state and {1, token, state} or token
   end
 else
   local new_token, now = next_token()
@@ -64,7 +64,8 @@ else
     next_owner, remaining, unfinished = pop_live_waiter(now)
   end
   if not unfinished and (not next_owner or next_owner == owner) then
-    return {1, grant(owner, new_token, now, tonumber(ttl)), state}
+    token = grant(owner, new_token, now, tonumber(ttl))
+    return state and {1, token, state} or token
   end
   if next_owner then
     token = grant(next_owner, new_token, now, remaining)

@@ -19,7 +19,7 @@ if not KEYS[6] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
   if not last or #last == #token and last < token and not string.find(last, '%D') then
     redis.call('SET', KEYS[2], token, 'PX', TOKEN_TTL)
     redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. token, 'PX', ARGV[2])
-    return {1, token}
+    return token
   end
 end
 

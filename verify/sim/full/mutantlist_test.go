@@ -70,7 +70,7 @@ var scriptMutants = mutant.List{
 	},
 	{
 		"a repeated acquire returns a new token", "lock/redisstore/lua/acquire.lua",
-		"    return {1, token, state}\n", "    local new_token, now = next_token()\n    return {1, grant(owner, new_token, now, tonumber(ttl)), state}\n",
+		"    return state and {1, token, state} or token\n  end\nelse\n", "    local new_token, now = next_token()\n    return grant(owner, new_token, now, tonumber(ttl))\n  end\nelse\n",
 	},
 	{
 		"a lock that is taken is granted", "lock/redisstore/lua/acquire.lua",
