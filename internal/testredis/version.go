@@ -3,8 +3,10 @@
 package testredis
 
 import (
+	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,10 +29,18 @@ func AllowDebug() []string {
 }
 
 // ChannelRules returns the ACL rules, without those for channels if the server is older than
-// Redis 6.2. Such servers let every user use every channel.
+// Redis 6.2. Such servers let every user use every channel, and Redis 6.2 does so until
+// "resetchannels".
 func ChannelRules(rules ...any) []any {
-	if Since(6, 2) {
+	if Since(7, 0) {
 		return rules
+	}
+	if Since(6, 2) {
+		at := slices.IndexFunc(rules, func(rule any) bool { return strings.HasPrefix(fmt.Sprint(rule), "&") })
+		if at < 0 {
+			return rules
+		}
+		return slices.Insert(slices.Clone(rules), at, any("resetchannels"))
 	}
 	var list []any
 	for _, rule := range rules {

@@ -39,13 +39,7 @@ func TestACheckFindsMissingRights(t *testing.T) {
 	}
 	const keys = "~lw:* &lw:* -@all "
 	all := strings.Join([]string{rightsOfAStore, rightsOfWaiters, rightsOfSignals, rightsOfSharing, rightToInspect, rightToList, rightToExplain}, " ")
-	got := rightsOf(t, srv, keys+all)
-	if testredis.Since(7, 0) {
-		assert.Empty(t, got)
-	} else {
-		assert.Len(t, got, 1)
-		assert.Equal(t, SeverityNotKnown, got["rights-waiting"].Severity)
-	}
+	assert.Empty(t, rightsOf(t, srv, keys+all))
 	for code, rights := range map[string]string{
 		"rights-locks": rightsOfAStore, "rights-waiting": "+rpush +lindex", "rights-messages": rightsOfSignals,
 		"rights-sharing":    "+zcount +zrange +zrevrange +zscan +pexpireat +hget +hset +hdel +hlen +hmget +hscan +unlink",
@@ -59,7 +53,7 @@ func TestACheckFindsMissingRights(t *testing.T) {
 			assert.Contains(t, got[code].Seen, strings.TrimPrefix(right, "+")+": no permission", "without %s", right)
 		}
 	}
-	got = rightsOf(t, srv, keys+without(all, rightToExplain))
+	got := rightsOf(t, srv, keys+without(all, rightToExplain))
 	assert.Equal(t, SeverityWarning, got["rights-explaining"].Severity, "it explains only")
 	got = rightsOf(t, srv, "~other:* &lw:* -@all "+all)
 	assert.Equal(t, SeverityUnsafe, got["rights-locks"].Severity, "the keys")

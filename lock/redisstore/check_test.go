@@ -103,12 +103,12 @@ func TestACheckFindsEachBadSetting(t *testing.T) {
 		"no limit yet":      {with("--maxmemory-policy", "allkeys-lru"), []string{"warning eviction"}, "maxmemory is 0"},
 		"nothing persisted": {nil, []string{"warning no-persistence"}, `appendonly is no, save is ""`},
 		"snapshots": {
-			[]string{"--save", "3600 1"},
+			[]string{"--save", "3600", "1"},
 			[]string{"warning snapshot-errors", "warning snapshots-only"},
 			`save is "3600 1", stop-writes-on-bgsave-error is yes`,
 		},
 		"snapshots without the stop of writes": {
-			[]string{"--save", "3600 1", "--stop-writes-on-bgsave-error", "no"},
+			[]string{"--save", "3600", "1", "--stop-writes-on-bgsave-error", "no"},
 			[]string{"warning snapshots-only"},
 			`appendonly is no, save is "3600 1"`,
 		},
@@ -125,6 +125,9 @@ func TestACheckFindsEachBadSetting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "too few replicas" && !testredis.Since(7, 0) {
+				t.Skip("this server counts no replicas for scripts")
+			}
 			report := checked(t, testredis.Start(t, test.args...).Client(t), nil)
 			require.Equal(t, test.want, found(report), "%v", report)
 			first := test.want[0][strings.LastIndex(test.want[0], " ")+1:]

@@ -213,13 +213,11 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 			codes, forms = append(codes, g.code), append(forms, form)
 		}
 	}
-	readOnly := true
 	command := c.tryScriptOf(readOnlyHeader+trySource, forms)
 	if err := c.do(ctx, command); err != nil {
 		return err
 	}
 	if command.Err != nil && redisconn.Refusal(command.Err.Error()) == "" { // the server does not know the header
-		readOnly = false
 		kept := 0
 		for i, form := range forms {
 			if nameOf(form) != "rpush" {
@@ -249,9 +247,6 @@ func (c *serverCheck) tryInScript(ctx context.Context, note func(code, name stri
 		if text, _ := answer.(string); text != "" {
 			note(codes[i], nameOf(forms[i]), errors.New(text))
 		}
-	}
-	if !readOnly && c.version.compatible >= 6 { // there are no rights before Redis 6
-		c.add(NotKnown, "rights-waiting", "rpush: this server cannot try it without a write")
 	}
 	return nil
 }
