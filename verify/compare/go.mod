@@ -49,10 +49,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )
 
-replace github.com/leasewheel/leasewheel/verify => ..
-
-replace github.com/leasewheel/leasewheel/verify/histories => ../histories
-
 replace github.com/leasewheel/leasewheel/lock/etcdstore => ../../lock/etcdstore
 
 replace github.com/leasewheel/leasewheel/lock/zkstore => ../../lock/zkstore

@@ -6,8 +6,7 @@
 // its holder saw that Valid was true. So a history is wrong if a lock was granted while its
 // previous holder could still believe in it.
 //
-// [Load] runs users of several clients, for tests of stores. A test with users of its own adds
-// tenures to a [History].
+// [Load] runs users of several clients, for tests of stores.
 //
 // The order is searched by the algorithm of Wing and Gong with the improvements of Lowe, as package
 // porcupine implements it.

@@ -83,11 +83,6 @@ func openSetNX(a *actor) contender {
 	return &older{actor: a, try: l.TryLock, free: l.Unlock}
 }
 
-func openGetSet(a *actor) contender {
-	l := &GetSet{Redis: a.client(a.player.redis[0]), Key: "lock", TTL: ttl, Now: a.now}
-	return &older{actor: a, try: l.TryLock, free: l.Unlock}
-}
-
 func openSetPX(a *actor) contender {
 	l := &SetPX{Redis: a.client(a.player.redis[0]), Key: "lock", TTL: ttl}
 	return &older{actor: a, try: l.TryLock, free: l.Unlock}

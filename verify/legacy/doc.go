@@ -2,7 +2,6 @@
 // scenarios in which they fail. docs/PROTOCOL.md sums them up.
 //
 //	setnx.go       SETNX, then EXPIRE
-//	getset.go      SETNX of a time, then GETSET
 //	setpx.go       SET NX PX, and DEL
 //	token.go       SET NX PX, and a DEL that compares the value
 //	redlock.go     the same on a majority of several servers

@@ -78,12 +78,6 @@ var protocols = []*protocol{
 		Known: []fault{{slowLink, "A", 10, 5_000}, {crashClient, "A", 1_000, 0}},
 	},
 	{
-		Name: "getset", Title: "SETNX of a time, GETSET", Servers: 1, writes: 10, open: openGetSet,
-		About: "The value is the time at which the lock expires, by the clock of its holder. Whoever finds it in the past takes the lock over.",
-		Story: "The clock of B is half a minute ahead. To B the lock of A looks expired, so B takes it while A works.",
-		Known: []fault{{stepClock, "B", 0, 31_000}},
-	},
-	{
 		Name: "setpx", Title: "SET NX PX, then DEL", Servers: 1, writes: 10, open: openSetPX,
 		About: "One command takes the lock and sets its expiry. Unlock deletes the key without looking.",
 		Story: "A pauses for longer than its lease and B gets the lock. A wakes up, still works, and deletes the lock of B, so C gets it too.",

@@ -48,7 +48,6 @@ func TestKnownSchedules(t *testing.T) {
 		{"setnx", "known", nil, []violationKind{stuckLock}},
 		{"setnx", "paused", paused, []violationKind{twoHolders, wrongWrite}},
 		{"setnx", "data lost", lost, []violationKind{twoHolders, wrongWrite}},
-		{"getset", "known", nil, []violationKind{twoHolders, wrongWrite}},
 		{"setpx", "known", nil, []violationKind{twoHolders, wrongWrite}},
 		{"token", "known", nil, []violationKind{twoHolders, wrongWrite}},
 		{"token", "data lost", lost, []violationKind{twoHolders, wrongWrite}},

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/verify/internal/simproc"
 )
 
@@ -223,9 +224,9 @@ func (pl *player) inject(ctx context.Context, f fault) {
 		pl.actors[i].kill()
 		pl.set(pl.actors[i], "crashed")
 	case f.Kind == stepClock && i >= 0 && pl.rules.Ours:
-		pl.stepWallClock(f.length()) // of the machine: all clients share it
-	case f.Kind == stepClock && i >= 0:
-		pl.actors[i].stepAhead(f.length())
+		seam.StepWall(f.length()) // of the machine: all clients share it
+		pl.Cleanup(func() { seam.StepWall(-f.length()) })
+	case f.Kind == stepClock && i >= 0: // older locks have no clock
 	case f.Kind == stepClock:
 		pl.redis[s].stepClock(f.length())
 	case f.Kind == failOver:
@@ -524,7 +525,7 @@ func (a *actor) executed(s *server, n *note, answer message) {
 	n.At, n.Answer = toMS(pl.now()), shortenIDs(answer.text)
 	pl.mu.Lock()
 	verb, _, _ := strings.Cut(n.Text, " ")
-	if slices.Contains([]string{"SET", "SETNX", "GETSET"}, verb) && answer.text != "0" && answer.text != "nil" {
+	if slices.Contains([]string{"SET", "SETNX"}, verb) && answer.text != "0" && answer.text != "nil" {
 		pl.taken[s] = a.name
 	}
 	pl.mu.Unlock()

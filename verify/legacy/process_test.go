@@ -1,9 +1,6 @@
 package legacy
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
 // fate decides what happens to one request.
 type fate int
@@ -19,10 +16,9 @@ const (
 type process struct {
 	*scenario
 	name  string
-	ahead time.Duration // its clock is ahead by this
 	hooks hooks
 
-	mu          sync.Mutex // guards the fields below, and ahead
+	mu          sync.Mutex // guards the fields below
 	connections []*connection
 	dead        bool
 }
@@ -32,20 +28,6 @@ func (p *scenario) process(name string) *process {
 	proc := &process{scenario: p, name: name}
 	p.Cleanup(proc.kill)
 	return proc
-}
-
-// now returns the time by the clock of the process.
-func (p *process) now() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Now().Add(p.ahead)
-}
-
-// stepAhead steps the clock of the process.
-func (p *process) stepAhead(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ahead += d
 }
 
 // kill ends the process between two requests.

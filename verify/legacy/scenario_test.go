@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
-	"github.com/leasewheel/leasewheel/internal/seam"
 	"github.com/leasewheel/leasewheel/verify/internal/simreport"
 )
 
@@ -67,12 +66,6 @@ func (s *server) stepClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ahead += d
-}
-
-// stepWallClock moves the wall clock of the machine on which the clients run.
-func (p *scenario) stepWallClock(d time.Duration) {
-	seam.StepWall(d)
-	p.Cleanup(func() { seam.StepWall(-d) })
 }
 
 // format formats a request: for a script its name, its first key and its arguments.

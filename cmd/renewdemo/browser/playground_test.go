@@ -122,7 +122,6 @@ func (b *tab) breaksEachLock() {
 	b.t.Helper()
 	for _, lock := range []struct{ name, verdict string }{
 		{"setnx", `^Nobody holds the lock, and nobody can ever get it`},
-		{"getset", `A and B believe that they hold the lock.* came too late`},
 		{"setpx", `A and B believe that they hold the lock.* came too late`},
 		{"token", `A and B believe that they hold the lock.* came too late`},
 		{"redlock", `A and C believe that they hold the lock.* came too late`},
