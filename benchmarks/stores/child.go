@@ -16,13 +16,14 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
+	"github.com/leasewheel/leasewheel/internal/testproxy"
 )
 
 // serverTask is the task of a child: to be a server that is a Go package.
 type serverTask struct {
-	Kind string // etcd or nats
-	Dir  string
-	Port int
+	Kind  string // etcd or nats
+	Dir   string
+	Ports []int // for clients, and for other servers
 }
 
 const startTimeout = 30 * time.Second
@@ -39,7 +40,7 @@ func child(in io.Reader, out io.Writer) error {
 }
 
 func serveNATS(t serverTask) error {
-	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: t.Port, JetStream: true, StoreDir: t.Dir, NoLog: true, NoSigs: true})
+	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: t.Ports[0], JetStream: true, StoreDir: t.Dir, NoLog: true, NoSigs: true})
 	if err != nil {
 		return err
 	}
@@ -51,17 +52,13 @@ func serveNATS(t serverTask) error {
 }
 
 func serveEtcd(t serverTask) error {
-	peer, err := freePort()
-	if err != nil {
-		return err
-	}
 	at := func(port int) []url.URL {
 		return []url.URL{{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}}
 	}
 	c := embed.NewConfig()
 	c.Dir, c.LogLevel = t.Dir, "panic"
-	c.ListenClientUrls, c.AdvertiseClientUrls = at(t.Port), at(t.Port)
-	c.ListenPeerUrls, c.AdvertisePeerUrls = at(peer), at(peer)
+	c.ListenClientUrls, c.AdvertiseClientUrls = at(t.Ports[0]), at(t.Ports[0])
+	c.ListenPeerUrls, c.AdvertisePeerUrls = at(t.Ports[1]), at(t.Ports[1])
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	e, err := embed.StartEtcd(c)
 	if err != nil {
@@ -75,32 +72,22 @@ func serveEtcd(t serverTask) error {
 	}
 }
 
-// freePort returns a TCP port that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 // startChild starts a child that is a server.
 func startChild(kind string) (addr string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "bench-"+kind)
 	if err != nil {
 		return "", nil, err
 	}
-	port, err := freePort()
+	ports, err := testproxy.FreePorts(2)
 	if err != nil {
 		return "", nil, err
 	}
-	p, err := bench.Start(serverTask{kind, dir, port})
+	p, err := bench.Start(serverTask{kind, dir, ports})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return "", nil, fmt.Errorf("start %s: %w", kind, err)
 	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), func() {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])), func() {
 		p.Kill()
 		_ = os.RemoveAll(dir)
 	}, nil
