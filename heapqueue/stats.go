@@ -42,7 +42,7 @@ func (s *Scheduler) inspect() seam.HeapState {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h, now := &q.items, s.clock()
-	state := seam.HeapState{Timers: q.items.len(), Batch: len(h.batch) - h.next}
+	state := seam.HeapState{Timers: q.items.len()}
 	for first := root; first < len(h.entries) && len(state.Levels) < inspectedLevels; first = arity*first - 8 {
 		var level []time.Duration
 		for _, e := range h.entries[first:min(arity*first-8, len(h.entries))] {

@@ -170,8 +170,8 @@ func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
 	return nil, errForm
 }
 
-// errForm is the error of a bad URL. It quotes nothing: a character that is not escaped in a password makes the password a part of
-// the address or an option.
+// errForm is the error of a bad URL. It quotes nothing: a character that is not escaped in a password makes
+// the password a part of the address or an option.
 var errForm = usageError{"its form is redis://USER:PASSWORD@HOST:PORT/DB?OPTION=VALUE, with the options of go-redis, " +
 	"and in a password # % / ? and spaces are written as %23 %25 %2F %3F %20"}
 

@@ -80,8 +80,8 @@ func (o *taskOptions) define(f *flag.FlagSet) {
 	f.StringVar(&o.key, "key", "", "`key` of the lock; needed")
 	alias(f, "k", "key")
 	defineDuration(f, &o.ttl, "ttl", defaultTTL, "`duration` of the lease, which is renewed: how long others wait after a crash")
-	defineDuration(f, &o.grace, "grace", -1, "`duration` from the signal to the KILL when the lock is lost; the default is 5s, or less if the TTL is below "+
-		shortestTTL(normalGrace).String())
+	defineDuration(f, &o.grace, "grace", -1, "`duration` from the signal to the KILL when the lock is lost, 0 to kill at once;\n"+
+		"the default is 5s, or less if the TTL is below "+shortestTTL(normalGrace).String())
 	defineDuration(f, &o.maxHold, "max-hold", 0, "`duration` after which the lock counts as lost; 0 is no limit")
 	f.StringVar(&o.signal, "signal", "TERM", "`signal` for the command when the lock is lost")
 }
@@ -106,7 +106,8 @@ func (o *runOptions) define(f *flag.FlagSet) {
 		"it goes to the processes that would get it from leasewheel")
 	f.BoolVar(&o.read, "read", false, "share the lock with other readers; writers need -write")
 	f.BoolVar(&o.write, "write", false, "exclude readers and writers")
-	defineNumber(f, &o.permits, "permits", 1, lock.MaxPermits, "`number` of holders at a time: a semaphore; all holders give the same number")
+	defineNumber(f, &o.permits, "permits", 1, lock.MaxPermits,
+		"`number` of holders at a time: a semaphore; all holders give the same number")
 }
 
 // check returns the error of a wrong flag.

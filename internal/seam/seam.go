@@ -65,7 +65,6 @@ var InspectHeap func(s any) HeapState
 // HeapState is a snapshot of a heap.
 type HeapState struct {
 	Timers int               // in the whole heap, and in its batch
-	Batch  int               // timers that are due and have left the heap for its batch
 	Levels [][]time.Duration // the time until each entry of the first five levels is due, from the root
 }
 

@@ -199,8 +199,8 @@ func (p *page) retake(ctx context.Context) {
 	}
 }
 
-// contend lets a rival wait for the first lock whenever the demo holds it: a second process, or a second client if the store is in
-// the memory of this one.
+// contend lets a rival wait for the first lock whenever the demo holds it: a second process, or a second
+// client if the store is in the memory of this one.
 func (p *page) contend(ctx context.Context) {
 	for sleep(ctx, rivalPause) == nil {
 		if p.watched().Valid() {
@@ -280,14 +280,14 @@ const (
 // unavailable returns why a fault cannot be injected, or "".
 func (p *page) unavailable(fault string) string {
 	switch {
-	case fault == faultHang, fault == faultSteal, fault == faultPause && canStop, (fault == faultKill || fault == faultForget) && p.server != nil:
-		return ""
-	case fault == faultPause:
+	case fault == faultPause && !canStop:
 		return "needs a Unix system"
-	case fault == faultKill, fault == faultForget:
+	case (fault == faultKill || fault == faultForget) && p.server == nil:
 		return "needs a redis-server in PATH and no -store"
+	case !slices.Contains([]string{faultHang, faultSteal, faultPause, faultKill, faultForget}, fault):
+		return "there is no such fault"
 	}
-	return "there is no such fault"
+	return ""
 }
 
 var errBusy = errors.New("another fault is under way")
@@ -403,8 +403,8 @@ func (p *page) stealKeys(ctx context.Context) error {
 	return nil
 }
 
-// pauseProcess stops this process until all leases have ended. Right after that it asks every lease whether it is valid. The caller
-// holds mu.
+// pauseProcess stops this process until all leases have ended. Right after that it asks every lease whether
+// it is valid. The caller holds mu.
 func (p *page) pauseProcess() error {
 	pause := p.ttl + p.ttl/2
 	began := time.Now()

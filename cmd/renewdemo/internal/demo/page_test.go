@@ -134,8 +134,8 @@ func TestThePageShowsTheEngine(t *testing.T) {
 	assert.Len(t, f.Heap.Levels[1], 4)
 }
 
-// TestThePageTellsWhatAFaultCosts hangs the store until all holders are told and the rival has the watched lock, and then waits until
-// the locks are taken again.
+// TestThePageTellsWhatAFaultCosts hangs the store until all holders are told and the rival has the watched
+// lock, and then waits until the locks are taken again.
 func TestThePageTellsWhatAFaultCosts(t *testing.T) {
 	inBubble(t, func(ctx context.Context, p *page) {
 		time.Sleep(5 * time.Second)

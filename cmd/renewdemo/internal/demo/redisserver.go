@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ownServer starts a redis-server if none is given and one is in PATH. It returns the server, nil if it has started none, and the
-// URL of the store, "" if there is no server.
+// ownServer starts a redis-server if none is given and one is in PATH. It returns the server, nil if it has
+// started none, and the URL of the store, "" if there is no server.
 func ownServer(ctx context.Context, given string) (s *redisServer, url string, err error) {
 	exe, err := exec.LookPath("redis-server")
 	if given != "" || err != nil || !canStop {
@@ -33,8 +33,8 @@ func ownServer(ctx context.Context, given string) (s *redisServer, url string, e
 	return s, "unix://" + s.socket(), nil
 }
 
-// redisServer is a Redis server of the demo, on a Unix socket in a temporary folder. Killed and restarted it has lost nothing, because
-// it has a log, and no fsync delays the writes to the log.
+// redisServer is a Redis server of the demo, on a Unix socket in a temporary folder. Killed and restarted it
+// has lost nothing, because it has a log, and no fsync delays the writes to the log.
 type redisServer struct {
 	exe, dir string
 	process  *os.Process
@@ -45,7 +45,8 @@ func (s *redisServer) socket() string { return filepath.Join(s.dir, "redis.sock"
 
 // start starts the process and returns when the server answers.
 func (s *redisServer) start(ctx context.Context) error {
-	cmd := exec.Command(s.exe, "--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no")
+	cmd := exec.Command(s.exe, "--port", "0", "--unixsocket", s.socket(), "--dir", s.dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "no")
 	detach(cmd) // after Ctrl-C the locks are released first
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", s.exe, err)

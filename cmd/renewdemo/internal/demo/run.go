@@ -32,7 +32,8 @@ type demo struct {
 // silent is the logger of all clients, because the demo shows the losses itself.
 var silent = slog.New(slog.DiscardHandler)
 
-// newDemo creates a demo with its engine, which the caller closes, and its client. A wheel is the client's own if tick is 0.
+// newDemo creates a demo with its engine, which the caller closes, and its client. A wheel is the client's
+// own if tick is 0.
 func newDemo(store driver.Store, c config, s *screen, tick time.Duration, hooks *lock.Hooks) (*demo, error) {
 	d := &demo{config: c, screen: s, closeEngine: func() {}, prefix: fmt.Sprintf("renewdemo:%08x:", rand.Uint32())}
 	var err error
@@ -50,7 +51,9 @@ func newDemo(store driver.Store, c config, s *screen, tick time.Duration, hooks 
 		}
 		d.engine, d.closeEngine = w, func() { w.Close() }
 	}
-	d.client, err = lock.New(store, &lock.Options{Terms: lock.Terms{TTL: d.ttl}, Scheduler: d.engine, Logger: silent, Hooks: hooks})
+	d.client, err = lock.New(store, &lock.Options{
+		Terms: lock.Terms{TTL: d.ttl}, Scheduler: d.engine, Logger: silent, Hooks: hooks,
+	})
 	if err != nil {
 		d.closeEngine()
 	}

@@ -33,8 +33,9 @@ func continueProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 // detach keeps the signals of the terminal, such as that of Ctrl-C, from the command.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// supervise runs this program again with the same flags, in a child process that may stop itself. The shell waits for this process
-// and does not notice that. The end of ctx interrupts the child. supervise returns its exit status.
+// supervise runs this program again with the same flags, in a child process that may stop itself. The shell
+// waits for this process and does not notice that. The end of ctx interrupts the child. supervise returns its
+// exit status.
 func supervise(ctx context.Context) (code int, err error) {
 	exe, err := os.Executable()
 	if err != nil {
