@@ -86,6 +86,8 @@ func (b *bridge) answer(cmd *redis.Cmd, op operation, text func(string) string) 
 	switch v := cmd.Val().(type) {
 	case int64:
 		return fmt.Sprint(v)
+	case string: // a grant
+		return "1 " + text(v)
 	case []any:
 		if op.kind == Renew || op.bulk {
 			return strings.Trim(fmt.Sprint(v), "[]")

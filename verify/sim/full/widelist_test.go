@@ -10,7 +10,7 @@ var wideMutants = mutant.List{
 	},
 	{
 		"Close ignores its context while connections are made", "lock/internal/rediskit/rediskit.go",
-		"\tcase <-ctx.Done():\n", "\tcase <-context.Background().Done():\n",
+		"basic.Await(ctx, ended)", "basic.Await(context.Background(), ended)",
 	},
 	{
 		"a lock that a quorum lost is not released", "lock/held.go",
