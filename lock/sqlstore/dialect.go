@@ -107,6 +107,7 @@ func (standard) sweepRows(ctx context.Context, c *sql.Conn, t *texts, first, las
 	return affected(c.ExecContext(ctx, t.sweepRows, first, last, free))
 }
 
+func (standard) placeholder(int) string                                        { return "?" }
 func (standard) granted(context.Context, querier, *texts, []byte, int64) error { return nil }
 func (standard) forget(context.Context, querier, *texts, []byte) error         { return nil }
 func (standard) checkSchema(context.Context, *sql.DB, *texts) error            { return nil }

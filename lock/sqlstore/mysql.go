@@ -33,8 +33,6 @@ type mySQL struct{ standard }
 
 func (mySQL) traits() traits { return traits{name: "MySQL", quote: "`", schemas: true, minConns: 2} }
 
-func (mySQL) placeholder(int) string { return "?" }
-
 // expressions uses the start of the statement. In a statement that waits for a row that is
 // before the wait, and still later than the request was sent: a lease is never shorter than the
 // client assumes, and never looks expired too early.

@@ -25,8 +25,6 @@ type sqlite struct {
 
 func (sqlite) traits() traits { return traits{name: "SQLite", minConns: 1} }
 
-func (sqlite) placeholder(int) string { return "?" }
-
 func (sqlite) expressions(Options) map[string]string {
 	return map[string]string{
 		"now":      "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",

@@ -98,7 +98,7 @@ func (s *Store) roomy(ctx context.Context, bytes int) (*client, error) {
 		err    error
 	}
 	opened := make(chan result, 1)
-	go func() { // because the names of the servers may be looked up
+	go func() { // which goes on if ctx ends
 		defer func() { <-s.opening }()
 		c, err := s.roomIn(bytes)
 		if c == nil && err == nil {

@@ -209,18 +209,12 @@ func (l *link) current() int64 {
 	return l.session
 }
 
-// state reports whether there is a connection with a session, and returns a channel that is
-// closed when that may have changed.
-func (l *link) state() (bool, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.connected && l.session != 0, l.changed
-}
-
 // ready returns when there is a session, or when ctx ends.
 func (l *link) ready(ctx context.Context) error {
 	for {
-		ok, changed := l.state()
+		l.mu.Lock()
+		ok, changed := l.connected && l.session != 0, l.changed
+		l.mu.Unlock()
 		if ok {
 			return nil
 		}
