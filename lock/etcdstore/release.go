@@ -1,10 +1,11 @@
-// Release and tombstones.
+// Release, ReleaseAll and tombstones.
 
 package etcdstore
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -55,21 +56,51 @@ func (s *Store) giveUp(ctx context.Context, owners []leaseKey) ([]*etcdserverpb.
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, l driver.Lease) error {
-	return s.call(ctx, "release", func(ctx context.Context) (err error) {
+	k := leaseKey{l.Key, l.Owner}
+	return s.release(ctx, []leaseKey{k}, l.Unanswered || s.mayGet(k))[0]
+}
+
+// ReleaseAll implements [driver.Store], with up to 64 leases in one transaction.
+func (s *Store) ReleaseAll(ctx context.Context, batch []driver.Lease, out []error) error {
+	var owners []leaseKey
+	at := make(map[leaseKey]int)
+	for i, l := range batch {
 		k := leaseKey{l.Key, l.Owner}
+		if _, again := at[k]; again || l.Unanswered || s.mayGet(k) {
+			out[i] = s.Release(ctx, l)
+			continue
+		}
+		at[k], owners = i, append(owners, k)
+	}
+	for some := range slices.Chunk(owners, maxReleases) {
+		for i, err := range s.release(ctx, some, false) {
+			out[at[some[i]]] = err
+		}
+	}
+	return nil
+}
+
+// release releases different owners in one transaction, and returns the error of each.
+func (s *Store) release(ctx context.Context, owners []leaseKey, tombs bool) []error {
+	out := make([]error, len(owners))
+	err := s.call(ctx, "release", func(ctx context.Context) (err error) {
 		var answers []*etcdserverpb.ResponseOp
-		if l.Unanswered || s.mayGet(k) {
-			answers, err = s.giveUp(ctx, []leaseKey{k})
+		if tombs {
+			answers, err = s.giveUp(ctx, owners)
 		} else {
-			answers, err = s.each(ctx, s.releaseOps([]leaseKey{k}, clientv3.NoLease))
+			answers, err = s.each(ctx, s.releaseOps(owners, clientv3.NoLease))
 		}
-		if err != nil {
-			return err
+		for i, answer := range answers {
+			if s.released(owners[i]); !answer.GetResponseTxn().Succeeded {
+				out[i] = driver.ErrNotHeld
+			}
 		}
-		s.released(k)
-		if !answers[0].GetResponseTxn().Succeeded {
-			return driver.ErrNotHeld
-		}
-		return nil
+		return err
 	})
+	if err != nil {
+		for i := range out {
+			out[i] = err
+		}
+	}
+	return out
 }

@@ -98,7 +98,7 @@ func New(client *clientv3.Client, o *Options) (*Store, error) {
 		prefix: opts.Prefix,
 		calls:  storekit.NewCalls(),
 		is: driver.Description{
-			Waits: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
+			Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
 			Yields:    driver.ModesOf(driver.Exclusive),
 			TTL:       driver.TTLLimits{Min: opts.MinTTL, Step: time.Second, Shared: true, Slack: slack},
 			Addresses: storekit.Addresses(client.Endpoints()),

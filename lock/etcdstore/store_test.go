@@ -51,7 +51,7 @@ func TestTheLimitsAreThoseOfTheServer(t *testing.T) {
 	s, err := etcdstore.New(unconnected(t), &etcdstore.Options{MinTTL: 5 * time.Second})
 	require.NoError(t, err)
 	assert.Equal(t, driver.Description{
-		Waits: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
+		Waits: true, ReleasesAll: true, Inspects: true, Lists: true, SetsMetadata: true, Saves: true,
 		Yields:    driver.ModesOf(driver.Exclusive),
 		TTL:       driver.TTLLimits{Min: 5 * time.Second, Step: time.Second, Shared: true, Slack: 2 * time.Second},
 		Addresses: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},

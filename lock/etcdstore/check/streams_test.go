@@ -157,8 +157,11 @@ func TestAServerWithSmallTransactions(t *testing.T) {
 	}
 	out := make([]renewal.Outcome, len(batch))
 	require.NoError(t, s.Renew(t.Context(), batch, out))
+	errs := make([]error, len(batch))
+	require.NoError(t, s.ReleaseAll(t.Context(), batch, errs))
 	for i := range batch {
 		assert.Equal(t, renewal.Renewed, out[i])
+		assert.NoError(t, errs[i])
 	}
 }
 
