@@ -243,7 +243,7 @@ func TestAMassLossIsToldInFewStatements(t *testing.T) {
 func TestALockedRowDelaysNoOtherRelease(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, d *database, _ string) {
-		s := d.store(t, sqlstore.Options{Timeout: time.Second})
+		s := d.store(t, sqlstore.Options{Timeout: 5 * time.Second})
 		batch := insertLeases(t, s, 100)
 		lockRow(t, s, "k00007")
 		out := make([]error, len(batch))
