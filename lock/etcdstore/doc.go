@@ -37,9 +37,6 @@
 //	etcdctl role grant-permission locks --prefix=true readwrite leasewheel/
 //	etcdctl user grant-role NAME locks
 //
-// The client of etcd logs in JSON to the standard error, also when a call ends with its context. Set
-// Config.Logger, for example to zap.NewNop().
-//
 // # Deadlines
 //
 // The deadline of a holder counts from the sending of a keep-alive that was answered. A lock that is
@@ -58,9 +55,6 @@
 // see [Store.Describe]; usually it is one TTL. Changes of the leader add to that. A lock that its
 // holder no longer renews, such as one with Terms.Fixed, is removed when its TTL has passed
 // and the session is renewed for other locks.
-//
-// The TTL is at least 2 s with the default election timeout of a server. [Options.MinTTL] must
-// say so if the server has another one.
 //
 // # Faults
 //

@@ -12,8 +12,7 @@
 // TTLs of messages are whole seconds. A lease is therefore rounded up, and the server removes it up
 // to two seconds late: see [Store.Describe]. The holder relies on the TTL that it asked for.
 //
-// The store is good for programs that run NATS already, with some hundred or thousand locks. Each
-// renewal is a message that the stream stores and replicates. The store supports mode Exclusive only.
+// Each renewal is a message that the stream stores and replicates. The store supports mode Exclusive only.
 //
 // A release sends a message of core NATS, outside of the stream, on the subject of the lock's waiters.
 // Each process that waits for the lock subscribes to it, and asks again when the message arrives.

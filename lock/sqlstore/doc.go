@@ -26,9 +26,7 @@
 // clock must be slewed. If it is stepped forward, leases end early by as much, before their
 // holders notice. If it is stepped back, leases last longer by as much.
 //
-// The tables keep the instant at which a lease ends. So after a fail-over the clock of the new server
-// counts: leases end early by as much as it is ahead of that of the old one, and later if it is behind.
-// Keep the clocks of all servers that may become the primary in step, by NTP for example.
+// After a fail-over the clock of the new server counts, so keep the clocks of all servers that may become the primary in step.
 //
 // # Tokens
 //
@@ -38,8 +36,7 @@
 //
 // # States
 //
-// Save keeps a state beside a lock, in the table leasewheel_states, as durable as the lock. It compares the holder and writes in
-// one statement, so a late Save changes nothing. A program that saves no
+// Save keeps a state beside a lock, in the table leasewheel_states, as durable as the lock. A program that saves no
 // states needs neither the table nor rights to it. A state costs one statement for each Save, of up to 64 KiB, and one more
 // for each Acquire that asks for it. [Store.Sweep] deletes the states that have ended.
 //

@@ -66,10 +66,8 @@ type Holder interface {
 // The connection of the transaction must not be the last one of the *sql.DB of the store, or renewals wait
 // for the end of the transaction, and the lease may be lost. The commit stays protected.
 //
-// So a lock may stay taken after its lease has ended, until the transaction ends too. Bound that
-// on the server, which may notice late that a client is gone: with transaction_timeout in
-// PostgreSQL 17, idle_in_transaction_session_timeout before, idle_transaction_timeout in MariaDB,
-// and wait_timeout in MySQL.
+// So a lock may stay taken after its lease has ended. Bound the time of transactions on the server; docs/STORES.md names the
+// settings.
 //
 // # Details
 //

@@ -20,9 +20,7 @@ import (
 // have locked. The store uses only statements that
 // both have: no RETURNING, no FOR SHARE, and no locks by name (GET_LOCK), which belong to a session.
 //
-// The store works with or without the parameter clientFoundRows of the driver. With
-// github.com/go-sql-driver/mysql the parameter interpolateParams=true saves the round trips that
-// prepare statements.
+// The store works with or without the parameter clientFoundRows of the driver.
 //
 // The clock is UTC_TIMESTAMP, the start of a statement. UNIX_TIMESTAMP(SYSDATE(6)) would be
 // the later instant at which it is evaluated, but goes back by one hour when the time zone of

@@ -55,9 +55,7 @@ type Options struct {
 	// PollInterval is how often a store reads the row of a lock whose first waiter it has, to find out
 	// that the lock was handed over. A store with one waiter before its own takes twice as long, and so
 	// on. While holders keep the lock for less than a second, stores read more often, at most every 10 ms.
-	// A random 10 % less keeps processes apart. The interval matters only for hand-overs
-	// between processes without a Listener. One read by primary key serves all waiters of a store, for
-	// up to 1,000 keys. Default 100 ms.
+	// The interval matters only for hand-overs between processes without a Listener. Default 100 ms.
 	PollInterval time.Duration
 
 	// Listener tells waiters at once that they were handed a lock by another process. Only

@@ -36,14 +36,6 @@ type poller struct {
 	closed  bool // it never runs again
 }
 
-// stop waits for the goroutine, which must be about to end.
-func (p *poller) stop() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.runs.Wait()
-}
-
 // lockState is what a row says of a lock.
 type lockState struct {
 	owner            string

@@ -157,7 +157,10 @@ func (s *Store) Close() error {
 // Shutdown is Close with a context, which bounds how long it waits.
 func (s *Store) Shutdown(ctx context.Context) error {
 	err := basic.Await(ctx, s.calls.End())
-	s.poller.stop()
+	s.poller.mu.Lock()
+	s.poller.closed = true
+	s.poller.mu.Unlock()
+	s.poller.runs.Wait() // the goroutine is about to end
 	return err
 }
 

@@ -47,7 +47,4 @@
 //
 // With Options.Digest the nodes belong to a user. The root may exist already: the user needs the
 // permissions read, create and delete for it, and none above it.
-//
-// An owner that was given up after an Acquire without an answer is refused by its own Store for a
-// minute. Other Stores do not know that, and need not: no other Store has requests of this owner.
 package zkstore

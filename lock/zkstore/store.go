@@ -57,11 +57,11 @@ type Store struct {
 	calls   *storekit.Calls
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
 	wake    chan struct{}  // tells it that there is an earlier end
-	closing sync.Once
-	closed  chan struct{} // is closed when everything has ended
-	bound   time.Duration // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
-	numbers int           // see the constant
-	opening chan struct{} // holds an element while a client is opened, and after Close
+	closing sync.Once      // starts shutdown
+	closed  chan struct{}  // is closed when everything has ended
+	bound   time.Duration  // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
+	numbers int            // see the constant
+	opening chan struct{}  // holds an element while a client is opened, and after Close
 
 	mu      sync.Mutex           // guards all below
 	clients []*client            // at least one
@@ -82,6 +82,7 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 	if o != nil {
 		opts = *o
 	}
+	user, password, _ := strings.Cut(opts.Digest, ":")
 	opts.Root, opts.SessionTimeout = cmp.Or(opts.Root, defaultRoot), cmp.Or(opts.SessionTimeout, defaultSessionTimeout)
 	switch {
 	case len(servers) == 0:
@@ -90,7 +91,7 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("zkstore: servers must be of the form host:port, got %q; a path belongs into Options.Root", servers)
 	case !isRoot(opts.Root):
 		return nil, fmt.Errorf("zkstore: Options.Root must be an absolute path of at most %d letters, digits, '.', '_', '-' and '/', got %q", maxRootLen, opts.Root)
-	case opts.Digest != "" && !isDigest(opts.Digest):
+	case opts.Digest != "" && (user == "" || password == ""):
 		return nil, errors.New("zkstore: Options.Digest must be of the form user:password")
 	case opts.SessionTimeout < time.Second || opts.SessionTimeout > 24*time.Hour:
 		return nil, fmt.Errorf("zkstore: Options.SessionTimeout must be 1 s to 24 h, got %v", opts.SessionTimeout)
@@ -138,11 +139,6 @@ func New(ctx context.Context, servers []string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("zkstore: connect to %s: %w", strings.Join(servers, ","), c.link.explain(err))
 	}
 	return s, nil
-}
-
-func isDigest(digest string) bool {
-	user, password, _ := strings.Cut(digest, ":")
-	return user != "" && password != ""
 }
 
 // isNoServer reports whether an address is malformed, such as the host:port/path of clients in Java.

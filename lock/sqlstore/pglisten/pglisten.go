@@ -9,8 +9,6 @@
 // A Listener has one connection of its own, to the database of the store. LISTEN belongs to a session, so the connection
 // must not lead through PgBouncer in transaction mode; that of the store may. A Listener proves that notifications
 // arrive: after it has connected, a second connection sends one and ends. Until it arrives, the waiters poll.
-//
-// The package is a module of its own, so that programs which do not import it do not depend on pgx.
 package pglisten
 
 import (
