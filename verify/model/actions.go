@@ -88,8 +88,7 @@ func (m *Model) Successors(from *State, visit Visit) {
 		w.saveActions(i, o)
 	}
 	w.guestActions()
-	w.timeActions()
-	w.adminActions()
+	w.worldActions()
 }
 
 type walk struct {
@@ -207,42 +206,22 @@ func (w *walk) networkActions(i int, o *Owner) {
 	}
 }
 
-func (w *walk) timeActions() {
-	step := func(what ActionKind) { w.step(what, nobody, 0) }
-	step(Tick)
-	if w.Drift && w.from.World.Ahead == 0 {
-		step(ServerTick)
+// worldActions visits the actions of time, faults and administrators.
+func (w *walk) worldActions() {
+	step := func(when bool, what ActionKind) {
+		if when {
+			w.step(what, nobody, 0)
+		}
 	}
-	if w.Drift && w.from.World.Ahead == 1 {
-		step(ClientTick)
-	}
-	if !w.QueueEnds && w.from.Server.allDead() {
-		step(QueueDies)
-	}
-	if w.from.World.Back < w.StepBack {
-		step(SetBack)
-	}
-}
-
-func (w *walk) adminActions() {
-	step := func(what ActionKind) { w.step(what, nobody, 0) }
-	world := &w.from.World
-	if w.Loss {
-		step(LoseData)
-	}
-	if w.Stale && world.Copied == 0 {
-		step(MakeCopy)
-	}
-	if w.Stale && world.Copied == 1 {
-		step(FallBack)
-	}
-	if world.Forces == w.Force {
-		return
-	}
-	if w.from.Server.Token > 0 && world.Admin != w.from.Server.Token {
-		step(LookAtLock)
-	}
-	if world.Admin > 0 {
-		step(DoForce)
-	}
+	world, v := &w.from.World, &w.from.Server
+	step(true, Tick)
+	step(w.Drift && world.Ahead == 0, ServerTick)
+	step(w.Drift && world.Ahead == 1, ClientTick)
+	step(!w.QueueEnds && v.allDead(), QueueDies)
+	step(world.Back < w.StepBack, SetBack)
+	step(w.Loss, LoseData)
+	step(w.Stale && world.Copied == 0, MakeCopy)
+	step(w.Stale && world.Copied == 1, FallBack)
+	step(world.Forces < w.Force && v.Token > 0 && world.Admin != v.Token, LookAtLock)
+	step(world.Forces < w.Force && world.Admin > 0, DoForce)
 }

@@ -4,8 +4,6 @@ package model
 
 // Config bounds a state space. Times are in ticks and below 100.
 type Config struct {
-	Name string
-
 	Owners int   // number of acquisitions, 2 to MaxOwners
 	TTL    uint8 // TTL of the lock
 	Place  uint8 // length of a place, 1 to TTL

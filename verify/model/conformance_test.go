@@ -171,6 +171,14 @@ func differs(t *testing.T, b *bridge, c Config, states []Server, operations func
 	return false
 }
 
+// broken loads a script with a change of a text that occurs once, and returns its digest.
+func (b *bridge) broken(t *testing.T, source string, change [2]string) string {
+	require.Equal(t, 1, strings.Count(source, change[0]), change[0])
+	digest, err := b.rdb.ScriptLoad(b.ctx, strings.Replace(source, change[0], change[1], 1)).Result()
+	require.NoError(t, err)
+	return digest
+}
+
 // TestComparisonFindsABrokenBulkRelease breaks release_all.lua itself.
 func TestComparisonFindsABrokenBulkRelease(t *testing.T) {
 	b := newBridge(t)
@@ -185,9 +193,7 @@ func TestComparisonFindsABrokenBulkRelease(t *testing.T) {
 		"it deletes nothing":                 {"#deleted > 0", "#deleted > 9"},
 		"it tells nothing of what it leaves": {"kept[#kept + 1] = i", "kept[#kept] = i"},
 	} {
-		require.Equal(t, 1, strings.Count(source, change[0]), what)
-		b.releaseAll, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(source, change[0], change[1], 1)).Result()
-		require.NoError(t, err)
+		b.releaseAll = b.broken(t, source, change)
 		assert.True(t, someDiffer(t, b, c, states, func(op operation) bool { return op.bulk }), what)
 	}
 }
@@ -210,17 +216,13 @@ func TestTheComparisonSeesABrokenRenewal(t *testing.T) {
 		"it extends nothing and calls it not held": {"call('PEXPIRE', key, ttl) == 1", "false"},
 	} {
 		broken := source
-		require.Equal(t, 1, strings.Count(broken, option))
 		if !strings.Contains(change[0], "GT") {
 			broken = strings.Replace(broken, option, without, 1)
 		}
-		require.Equal(t, 1, strings.Count(broken, change[0]), what)
-		b.renew, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(broken, change[0], change[1], 1)).Result()
-		require.NoError(t, err)
+		b.renew = b.broken(t, broken, change)
 		assert.True(t, someDiffer(t, b, c, states, func(op operation) bool { return op.kind == Renew }), what)
 	}
-	b.renew, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(source, option, without, 1)).Result()
-	require.NoError(t, err)
+	b.renew = b.broken(t, source, [2]string{option, without})
 	assert.False(t, someDiffer(t, b, c, states, func(op operation) bool { return op.kind == Renew }), "the commands for older servers do the same")
 }
 
@@ -320,9 +322,7 @@ func TestTheComparisonSeesABrokenSave(t *testing.T) {
 		"its state does not expire":          {", 'PX', ARGV[5]", ""},
 		"it answers nothing new as not held": {"\nend\nreturn 1", "\n  return 1\nend\nreturn 0"},
 	} {
-		require.Equal(t, 1, strings.Count(source, change[0]), what)
-		b.save, err = b.rdb.ScriptLoad(b.ctx, strings.Replace(source, change[0], change[1], 1)).Result()
-		require.NoError(t, err)
+		b.save = b.broken(t, source, change)
 		assert.True(t, someDiffer(t, b, c, states, func(op operation) bool { return op.kind == Save }), what)
 	}
 }

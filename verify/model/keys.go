@@ -25,11 +25,16 @@ func (v *Server) first() int {
 	return nobody
 }
 
-// free deletes the lock.
-func (v *Server) free() {
+// unhold takes the lock from its holder.
+func (v *Server) unhold() {
 	for i := range v.Records {
 		v.Records[i].Holds = 0
 	}
+}
+
+// free deletes the lock.
+func (v *Server) free() {
+	v.unhold()
 	v.Token, v.Left = 0, 0
 }
 

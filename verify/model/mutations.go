@@ -99,8 +99,10 @@ var (
 	three    = Config{Owners: 3, TTL: 2, Place: 1, Calls: 1, Crashes: true, Every: 1}
 )
 
-func with(c Config, change func(*Config)) Config {
-	change(&c)
+func with(c Config, changes ...func(*Config)) Config {
+	for _, change := range changes {
+		change(&c)
+	}
 	return c
 }
 

@@ -2,34 +2,25 @@
 
 package model
 
-import (
-	"hash/maphash"
-	"time"
-)
+import "hash/maphash"
 
 // Result is the result of a search.
 type Result struct {
-	Config          Config
-	States          uint64
-	Transitions     uint64
-	Depth           int // distance of the farthest state
-	LivenessChecked uint64
-	Took            time.Duration
-	Exhausted       bool
-	Broken          string // the broken promise, or ""
-	Begin           State
-	Trace           []Action // the shortest trace from Begin
+	Config    Config
+	States    uint64
+	Exhausted bool
+	Broken    string // the broken promise, or ""
+	Begin     State
+	Trace     []Action // the shortest trace from Begin
 }
 
 // Search visits the reachable states of a configuration breadth first. It stops at the
 // first broken promise, or after limit states; 0 means no limit.
 func Search(c Config, limit uint64) Result {
-	began := time.Now()
 	b := &search{Model: New(c), seed: maphash.MakeSeed(), visited: newVisitedSet()}
 	b.result.Config = c
 	b.run(limit)
 	b.result.States = b.visited.n
-	b.result.Took = time.Since(began)
 	return b.result
 }
 
@@ -52,7 +43,6 @@ func (b *search) run(limit uint64) {
 			from := &b.layer[i]
 			parent := b.fingerprint(from)
 			b.Successors(from, func(step Action, s *State, bad string) {
-				b.result.Transitions++
 				if b.result.Broken == "" {
 					b.enter(s, parent, step, bad)
 				}
@@ -60,9 +50,6 @@ func (b *search) run(limit uint64) {
 			if b.result.Broken != "" || limit > 0 && b.visited.n > limit {
 				return
 			}
-		}
-		if len(b.next) > 0 {
-			b.result.Depth++
 		}
 	}
 	b.result.Exhausted = true
@@ -77,7 +64,6 @@ func (b *search) enter(s *State, parent uint64, last Action, bad string) {
 		bad = b.Check(s)
 	}
 	if bad == "" && b.Every > 0 && b.visited.n%b.Every == 0 {
-		b.result.LivenessChecked++
 		bad = b.CheckLiveness(s)
 	}
 	if bad != "" {

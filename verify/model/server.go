@@ -145,9 +145,7 @@ func (x Scripts) token(last uint8) uint8 {
 
 // grant grants the lock to owner o.
 func (x Scripts) grant(v *Server, o int, token, left uint8) {
-	for i := range v.Records {
-		v.Records[i].Holds = 0
-	}
+	v.unhold()
 	v.Records[o].Holds = 1
 	v.Token, v.Left = token, left
 	if x.exact() {
@@ -329,9 +327,7 @@ func (x Scripts) keep(v *Server, left uint8) Effects {
 	if x.Mutation == KeptIsHandedOver && v.first() != nobody {
 		return x.handOver(v)
 	}
-	for i := range v.Records {
-		v.Records[i].Holds = 0
-	}
+	v.unhold()
 	if x.Mutation != KeptForTheLease {
 		v.Left = left
 	}

@@ -5,16 +5,13 @@ package model
 // Space is a configuration and its number of states.
 type Space struct {
 	Config
+	Name   string
 	States uint64
 	Long   bool // only in the long tier
 }
 
-func space(name string, c Config, states uint64, change ...func(*Config)) Space {
-	c.Name = name
-	for _, f := range change {
-		f(&c)
-	}
-	return Space{Config: c, States: states}
+func space(name string, c Config, states uint64, changes ...func(*Config)) Space {
+	return Space{Config: with(c, changes...), Name: name, States: states}
 }
 
 func long(s Space) Space {
