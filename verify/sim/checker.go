@@ -43,7 +43,7 @@ func (p *Process) lost(lease any, reason error) {
 	defer w.Mu.Unlock()
 	w.Check("loss")
 	w.Counts.Losses[loss.Reason.String()]++
-	p.stats.lost[loss.Reason]++
+	p.Stats.lost[loss.Reason]++
 	g := w.Grants[GrantID{l.Key, l.Owner, l.Token}]
 	if g == nil {
 		w.Violated("told", "p%d lost %s with token %d, which was never granted", p.ID, l.Key, l.Token)
@@ -85,7 +85,7 @@ func (p *Process) batchDone(info renewal.BatchInfo) {
 	w := p.World
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	if wrong := p.stats.BatchDone(info); wrong != "" {
+	if wrong := p.Stats.BatchDone(info); wrong != "" {
 		w.Violated("stats", "p%d: %s", p.ID, wrong)
 	}
 }

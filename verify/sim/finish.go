@@ -34,7 +34,7 @@ func (w *World) Finish() Result {
 	w.Mu.Lock()
 	for _, p := range w.Procs {
 		w.Check("stats")
-		if wrong := p.stats.Check(p.Client.Stats()); wrong != "" {
+		if wrong := p.Stats.Check(p.Client.Stats()); wrong != "" {
 			w.Violated("stats", "p%d: %s", p.ID, wrong)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,15 +140,11 @@ func Tell(t *testing.T, simulate func(trace func(string)) Result) []string {
 // playAgain plays one schedule as often as the flags say, or until it fails.
 func (h *Harness) playAgain(t *testing.T, seed uint64) {
 	for range *timesFlag {
-		var trace func(string)
 		var lines []string
-		if *traceFlag {
-			trace = func(line string) { lines = append(lines, line) }
-		}
-		h.playOnce(t, seed, trace)
+		h.playOnce(t, seed, func(line string) { lines = append(lines, line) })
 		if t.Failed() || *timesFlag == 1 {
-			for _, line := range lines {
-				fmt.Println(line)
+			if *traceFlag {
+				fmt.Println(strings.Join(lines, "\n"))
 			}
 			return
 		}
@@ -170,7 +167,7 @@ func (h *Harness) playAll(t *testing.T, from uint64, schedules, enough int, floo
 	h.Report.Add("seeds       %d to %d, %.0f s", from, next-1, time.Since(begun).Seconds())
 	grown := liveHeap() - before
 	h.Report.Add("memory      %.1f MB more than before", float64(grown)/1e6)
-	assert.LessOrEqual(t, grown, int64(maxHeapGrowth), "schedules that have ended stay in memory")
+	assert.LessOrEqual(t, grown, int64(16<<20), "schedules that have ended stay in memory")
 	if t.Failed() {
 		return
 	}
@@ -179,9 +176,6 @@ func (h *Harness) playAll(t *testing.T, from uint64, schedules, enough int, floo
 		assert.Empty(t, floors.Missed(all), "a run that did less than its floor has shown nothing")
 	}
 }
-
-// maxHeapGrowth is how many bytes may stay in memory after many schedules, for caches.
-const maxHeapGrowth = 16 << 20
 
 // liveHeap returns the number of bytes that are in use after a garbage collection.
 func liveHeap() int64 {

@@ -83,9 +83,6 @@ type Grant struct {
 // Handle returns the handle of the lock, or nil before its holder has one.
 func (g *Grant) Handle() *lock.Held { return g.held.Load() }
 
-// Done returns a channel that is closed when the grant ends for its holder.
-func (g *Grant) Done() <-chan struct{} { return g.done }
-
 // Ended reports whether the handle has reported a loss, or Unlock was called.
 func (g *Grant) Ended() bool { return closed(g.done) }
 
@@ -131,7 +128,7 @@ func Later(a, b time.Time) time.Time {
 // Granted records that the servers granted a lock to an owner. It checks that no conflicting
 // holder believes to have the lock. The caller holds Mu.
 func (w *World) Granted(g *Grant) {
-	w.Note("granted %s %s %v to p%d %s", g.Key, g.Mode, g.Members, g.Process.ID, w.Serial(g.Owner))
+	w.Note("granted %s %s %v to p%d %s", g.Key, g.Mode, g.Members, g.Process.ID, w.Names.Of(g.Owner))
 	w.exclude(g)
 	g.at = time.Now()
 	for _, former := range w.Grants {

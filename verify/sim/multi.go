@@ -7,13 +7,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
 // TakeTwo takes two locks or none.
 func (u *User) TakeTwo(key string, wait bool) {
 	w := u.World
-	other := w.Plan.Keys[u.Rand.IntN(len(w.Plan.Keys))]
+	other := simrand.Pick(u.Rand, w.Plan.Keys...)
 	if other == key {
 		return
 	}

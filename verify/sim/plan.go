@@ -120,8 +120,13 @@ const (
 // WideSeed returns the nth seed of the wide class with this number.
 func WideSeed(class, n uint64) uint64 { return WideFrom + class*wideSeeds + n }
 
-// WideClass returns the number of the wide class of a seed.
-func WideClass(seed uint64) uint64 { return (seed - WideFrom) / wideSeeds }
+// ClassOf returns the class of a seed: an ordinary one, or a wide one, whose numbers follow.
+func ClassOf(seed, ordinary uint64) uint64 {
+	if seed >= WideFrom {
+		return ordinary + (seed-WideFrom)/wideSeeds
+	}
+	return seed % ordinary
+}
 
 // MinPeriod is the shortest period and timeout of renewals with extreme options.
 const MinPeriod = 50 * time.Millisecond

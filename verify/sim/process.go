@@ -34,8 +34,8 @@ type Process struct {
 	Closed       bool // Close has begun
 	Crashed      bool // it cannot reach the servers any more
 	EngineClosed bool
-	locking      int // running calls of Lock and TryLock
-	stats        Stats
+	locking      int             // running calls of Lock and TryLock
+	Stats        Stats           // of renewals
 	unreleased   map[string]bool // owners whose latest release got no answer
 	returnedAt   time.Time       // when the latest call of a Multi failed
 }
@@ -57,7 +57,7 @@ func newProcess(w *World, id int, plan ProcessPlan) (*Process, error) {
 	simrand.WithPhase(simrand.New(w.Plan.Seed, 2, uint64(id)).Float64(), func() {
 		for _, options := range append(plan.Choices, plan.Renewal) {
 			p.Plan.Renewal = options
-			if p.Client, err = p.client(record(store, p), engine); err == nil {
+			if p.Client, err = p.client(driver.Wrap(store, recorder{p}.around), engine); err == nil {
 				return
 			}
 			w.Counts.Operations["options refused"]++
@@ -109,9 +109,6 @@ func (p *Process) engine() (schedule.Scheduler, error) {
 	return p.Pauser.TickingEngine(s, p.Plan.Tick), nil
 }
 
-// Renewals returns the statistics of the renewals of a process. The caller holds World.Mu.
-func (p *Process) Renewals() Stats { return p.stats }
-
 func (p *Process) backoff(n int) time.Duration {
 	return simrand.New(p.World.Plan.Seed, 3, uint64(p.ID), uint64(n)).Between(p.Plan.TTL/200, p.Plan.TTL/20)
 }
@@ -126,13 +123,4 @@ func (p *Process) endsAll() error {
 		return schedule.ErrClosed
 	}
 	return nil
-}
-
-// owns records that an owner belongs to the process.
-func (p *Process) owns(owner string) {
-	w := p.World
-	w.names.Add(p.ID, owner)
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	w.owners[owner] = p
 }

@@ -34,16 +34,16 @@ func (w *World) renewing(ctx context.Context, p *Process, batch []driver.Lease, 
 		return grants
 	}
 	early := seam.IsEarly(ctx)
-	p.stats.Calls++
-	p.stats.Leases += len(batch)
+	p.Stats.Calls++
+	p.Stats.Leases += len(batch)
 	if early {
-		p.stats.Early += len(batch)
-		p.stats.earlyCalls++
+		p.Stats.Early += len(batch)
+		p.Stats.earlyCalls++
 	}
 	if most := p.Plan.Tuning.MaxBatch; most > 0 && len(batch) > most {
 		w.Violated("renewal", "a batch has %d leases; MaxBatch is %d", len(batch), most)
 	}
-	if at, most := p.stats.Calls-p.stats.Answered-p.stats.earlyCalls, p.Plan.Tuning.InFlight; most > 0 && at > most && !w.Plan.Quorum {
+	if at, most := p.Stats.Calls-p.Stats.Answered-p.Stats.earlyCalls, p.Plan.Tuning.InFlight; most > 0 && at > most && !w.Plan.Quorum {
 		w.Violated("renewal", "R3: %d renewals are running; InFlight is %d", at, most)
 	}
 	now := time.Now()
@@ -108,16 +108,16 @@ func (w *World) renewed(ctx context.Context, p *Process, grants []*Grant, out []
 	defer w.Mu.Unlock()
 	refresh, early := isRefresh(ctx), seam.IsEarly(ctx)
 	if !refresh {
-		p.stats.Answered++
+		p.Stats.Answered++
 	}
 	if early {
-		p.stats.earlyCalls--
+		p.Stats.earlyCalls--
 	}
 	for i, g := range grants {
 		if g == nil {
 			continue
 		}
-		w.Note("p%d has renewed %s %s: %v", p.ID, g.Key, w.Serial(g.Owner), out[i])
+		w.Note("p%d has renewed %s %s: %v", p.ID, g.Key, w.Names.Of(g.Owner), out[i])
 		over := w.outcome(g, out[i], sent, refresh || early)
 		if refresh {
 			g.refreshing = false

@@ -14,16 +14,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// record returns a store that forwards calls to the store of a process, and records requests
-// and answers in the history.
-func record(s driver.Store, p *Process) driver.Store { return driver.Wrap(s, recorder{p}.around) }
-
+// recorder records the requests to the store of a process, and the answers, in the history.
 type recorder struct{ process *Process }
 
 // await returns when the process is not paused. The owner decides the order in which the
 // callers of a process continue.
 func (r recorder) await(owner string) {
-	r.process.Pauser.Await(simrand.Hash(r.process.World.Serial(owner)))
+	r.process.Pauser.Await(simrand.Hash(r.process.World.Names.Of(owner)))
 }
 
 func (r recorder) around(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
@@ -42,7 +39,10 @@ func (r recorder) around(ctx context.Context, c *driver.Call, next func(context.
 
 func (r recorder) acquire(ctx context.Context, c *driver.Call, next func(context.Context) error) error {
 	w, owner, sent := r.process.World, c.Request.Owner, time.Now()
-	r.process.owns(owner)
+	w.Names.Add(r.process.ID, owner)
+	w.Mu.Lock()
+	w.Owners[owner] = r.process
+	w.Mu.Unlock()
 	if c.Name == "wait" {
 		w.waits(ctx)
 	}
@@ -95,7 +95,7 @@ func (r recorder) releaseAll(ctx context.Context, c *driver.Call, next func(cont
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return strings.Compare(w.Serial(batch[a].Owner), w.Serial(batch[b].Owner))
+		return strings.Compare(w.Names.Of(batch[a].Owner), w.Names.Of(batch[b].Owner))
 	})
 	c.Leases, c.Errors = make([]driver.Lease, len(batch)), make([]error, len(batch))
 	for i, at := range order {

@@ -62,13 +62,13 @@ type World struct {
 	Procs   []*Process
 	Backend Backend
 
-	names simrand.Names // of owners
+	Names simrand.Names // of owners, the same in every run of a seed
 
 	Mu     sync.Mutex // guards the fields below, the servers, and fields of processes and grants
 	Grants map[GrantID]*Grant
 	Calls  map[*Call]struct{} // running calls of Lock for a single exclusive lock
 	Counts *Counts
-	owners map[string]*Process
+	Owners map[string]*Process  // by owner
 	asked  map[string]time.Time // by owner; see Asked
 	broken time.Time            // the latest event that leases need not survive
 	ended  bool                 // the workload is over
@@ -85,7 +85,7 @@ func NewWorld(p Plan, trace func(string)) *World {
 	return &World{
 		Plan: p, Start: time.Now(), emit: trace, Counts: NewCounts(),
 		Grants: map[GrantID]*Grant{}, Calls: map[*Call]struct{}{},
-		owners: map[string]*Process{}, asked: map[string]time.Time{},
+		Owners: map[string]*Process{}, asked: map[string]time.Time{},
 	}
 }
 
@@ -104,12 +104,6 @@ func (w *World) Prepare() {
 // Play runs a schedule to its end.
 func (w *World) Play() Result {
 	w.Prepare()
-	w.run()
-	return w.Finish()
-}
-
-// run runs the users and the nemesis until the schedule is over.
-func (w *World) run() {
 	var users sync.WaitGroup
 	for _, p := range w.Procs {
 		for n := range p.Plan.Users {
@@ -124,6 +118,7 @@ func (w *World) run() {
 	w.ended = true
 	w.Mu.Unlock()
 	others.Wait()
+	return w.Finish()
 }
 
 func (w *World) over() bool {
@@ -177,10 +172,3 @@ func (w *World) Note(format string, args ...any) {
 
 // Check counts a check. The caller holds Mu.
 func (w *World) Check(name string) { w.Counts.Checks[name]++ }
-
-// Serial returns a name of an owner that is the same in every run of a seed.
-func (w *World) Serial(owner string) string { return w.names.Of(owner) }
-
-// ProcessOf returns the process of an owner, or nil if the owner belongs to none. The caller
-// holds Mu.
-func (w *World) ProcessOf(owner string) *Process { return w.owners[owner] }

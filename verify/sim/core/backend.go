@@ -86,7 +86,7 @@ func (b *backend) granted(key, owner string, token uint64) {
 		b.Violated("token", "S3: %s got token %d after %d", key, token, b.last[key])
 	}
 	b.last[key] = token
-	b.Granted(&sim.Grant{GrantID: sim.GrantID{Key: key, Owner: owner, Token: token}, Process: b.ProcessOf(owner), Mode: sim.Exclusive})
+	b.Granted(&sim.Grant{GrantID: sim.GrantID{Key: key, Owner: owner, Token: token}, Process: b.Owners[owner], Mode: sim.Exclusive})
 }
 
 // kept records that the server renewed a lease to its full TTL.
@@ -165,9 +165,9 @@ func (b *backend) CheckLeft() {
 
 // signal sends a signal to the process of an owner. World.Mu is held.
 func (b *backend) signal(owner string, token uint64) {
-	p := b.procs[b.ProcessOf(owner).ID]
+	p := b.procs[b.Owners[owner].ID]
 	b.published[owner]++
-	name := simrand.Hash(b.Serial(owner))
+	name := simrand.Hash(b.Names.Of(owner))
 	d := simrand.New(b.plan.Seed, 6, uint64(p.ID), name, uint64(b.published[owner]))
 	delay := d.Between(50*time.Microsecond, 5*time.Millisecond)
 	cut := time.Now().Before(p.cutFrom)

@@ -3,6 +3,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/internal/simrand"
@@ -30,13 +31,17 @@ func (b *backend) Inject(e sim.Event, d simrand.Rand) {
 		p.cutTo = p.cutFrom
 	case oneWay:
 		p.cutFrom = time.Now().Add(span)
-	case crash:
-		p.crash()
+	case crash: // the process continues, without a connection
+		p.Crashed = true
+		p.cutTo = time.Now().Add(1000 * time.Hour)
+		p.cutFrom = p.cutTo
 	case closeEngine:
 		p.EngineClosed = true
 		b.Pending.Go(p.StopEngine)
 	case blockEngine:
-		b.block(p, span)
+		if p.Engine != nil {
+			b.Pending.Go(func() { _, _ = p.Engine.Schedule(0, blocking(3*span)) }) // an error means that the engine was closed
+		}
 	case down:
 		b.downUntil = time.Now().Add(span)
 	case wipe:
@@ -60,9 +65,7 @@ func (b *backend) suspect(after time.Duration) {
 
 // interfere changes a held lock as no client does.
 func (b *backend) interfere(e sim.Event, d simrand.Rand) bool {
-	switch e {
-	case deleteKey, steal, force:
-	default:
+	if !slices.Contains(eventsOf[external], e) {
 		return false
 	}
 	key := sim.KeyName(d.IntN(len(b.plan.Keys)))
@@ -102,22 +105,7 @@ func (b *backend) moveClocks(e sim.Event, span time.Duration) bool {
 	return true
 }
 
-// crash cuts a process off for ever. The process itself continues, without a connection.
-func (p *process) crash() {
-	p.Crashed = true
-	p.cutTo = time.Now().Add(1000 * time.Hour)
-	p.cutFrom = p.cutTo
-}
-
-// block blocks the timer engine of a process with a task of the user.
-func (b *backend) block(p *process, span time.Duration) {
-	if p.Engine == nil {
-		return
-	}
-	b.Pending.Go(func() { _, _ = p.Engine.Schedule(0, blocking(3*span)) }) // an error means that the engine was closed
-}
-
-// blocking is a task that blocks.
+// blocking is a task of the user that blocks.
 type blocking time.Duration
 
 // Run implements schedule.Task.

@@ -42,7 +42,7 @@ func (b *backend) odds() odds {
 // fateOf draws the fate of a message.
 func (p *process) fateOf(m message) fate {
 	b := p.backend
-	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), simrand.Hash(m.op), simrand.Hash(b.Serial(m.owner)), uint64(m.nth))
+	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), simrand.Hash(m.op), simrand.Hash(b.Names.Of(m.owner)), uint64(m.nth))
 	f := fate{b.odds().Draw(d, b.plan.TTL, 5*time.Millisecond), d}
 	if b.plan.class == single { // no answer may be late
 		f.Out, f.Back = f.Out/5, f.Back/5
@@ -54,7 +54,7 @@ func (p *process) fateOf(m message) fate {
 // timeout has passed. The request may be executed later, and twice.
 func (p *process) call(ctx context.Context, timeout time.Duration, m message, f fate, execute func() any) (any, error) {
 	b := p.backend
-	caller := simrand.Mix(simrand.Hash(m.op), simrand.Hash(b.Serial(m.owner)), uint64(m.nth))
+	caller := simrand.Mix(simrand.Hash(m.op), simrand.Hash(b.Names.Of(m.owner)), uint64(m.nth))
 	p.Pauser.Await(caller)
 	defer p.Pauser.Await(caller)
 	if ctx.Err() != nil {
@@ -155,7 +155,7 @@ func (b *backend) execute(p *process, m message, step func() any) any {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	answer := step()
-	b.Note("p%d %s %s #%d: %v", p.ID, m.op, b.Serial(m.owner), m.nth, answer)
+	b.Note("p%d %s %s #%d: %v", p.ID, m.op, b.Names.Of(m.owner), m.nth, answer)
 	return answer
 }
 
@@ -164,10 +164,7 @@ func (b *backend) sending(p *process, m message, batch int, f fate) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	b.Counts.Operations[m.op]++
-	switch {
-	case f.Refused:
-		b.Note("p%d sends %s %s #%d of %d, refused", p.ID, m.op, b.Serial(m.owner), m.nth, batch)
-	case f.Name != "":
-		b.Note("p%d sends %s %s #%d of %d, lost (request %v, known %v)", p.ID, m.op, b.Serial(m.owner), m.nth, batch, f.LostRequest, f.Reset)
+	if f.Name != "" {
+		b.Note("p%d sends %s %s #%d of %d: %s (known %v)", p.ID, m.op, b.Names.Of(m.owner), m.nth, batch, f.Name, f.Reset)
 	}
 }

@@ -100,13 +100,12 @@ var eventsOf = [wideEnd][]sim.Event{
 }
 
 func newPlan(seed uint64) plan {
-	p := plan{class: class(seed % uint64(classes))}
+	p := plan{class: class(sim.ClassOf(seed, uint64(classes)))}
 	p.Seed = seed
-	if seed >= sim.WideFrom {
-		p.class = classes + class(sim.WideClass(seed))
-		p.drawWide()
-	} else {
+	if p.class < classes {
 		p.draw()
+	} else {
+		p.drawWide()
 	}
 	p.expect()
 	return p

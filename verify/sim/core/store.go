@@ -54,7 +54,8 @@ func (s *store) send(ctx context.Context, timeout time.Duration, op string, owne
 	s.sent[name]++
 	m := message{op, owners[0], s.sent[name]}
 	f := s.process.fateOf(m)
-	if s.process.backend.plan.class == single && f.Name != "" && s.anyFailed(owners) {
+	again := slices.ContainsFunc(owners, func(owner string) bool { return s.failed[owner] })
+	if s.process.backend.plan.class == single && again {
 		f.Fate = sim.Fate{Out: f.Out, Back: f.Back}
 	}
 	for _, owner := range owners {
@@ -63,10 +64,6 @@ func (s *store) send(ctx context.Context, timeout time.Duration, op string, owne
 	s.mu.Unlock()
 	s.process.backend.sending(s.process, m, len(owners), f)
 	return s.process.call(ctx, timeout, m, f, func() any { return execute(f) })
-}
-
-func (s *store) anyFailed(owners []string) bool {
-	return slices.ContainsFunc(owners, func(owner string) bool { return s.failed[owner] })
 }
 
 // Acquire implements driver.Store.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/leasewheel/leasewheel/internal/simrand"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorumstore"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -111,7 +112,7 @@ func (b *backend) Open(one *sim.Process) (store driver.Store, end func(), err er
 
 // Turn lets a user do a random operation on one of the locks.
 func (b *backend) Turn(u *sim.User) {
-	key := pick(u, b.plan.Names())
+	key := simrand.Pick(u.Rand, b.plan.Names()...)
 	wait := u.Rand.Chance(700)
 	exclusive := !slices.Contains(b.plan.Shared, key)
 	switch n := u.Rand.IntN(10); {
@@ -125,8 +126,6 @@ func (b *backend) Turn(u *sim.User) {
 		u.Take(key, wait)
 	}
 }
-
-func pick(u *sim.User, of []string) string { return of[u.Rand.IntN(len(of))] }
 
 func (b *backend) Confirmed(g *sim.Grant) { g.Attempt = b.newestAttempt(g) }
 

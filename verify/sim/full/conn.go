@@ -76,7 +76,7 @@ func (c *conn) sent(args []string) {
 	b := p.backend
 	m := c.server.read(args)
 	b.tags[tagOf(m.owner)] = m.owner
-	about := m.name + " " + b.Serial(m.owner)
+	about := m.name + " " + b.Names.Of(m.owner)
 	if m.owner == "" {
 		about = m.name + " on " + string(rune('0'+c.id%10))
 	}
@@ -111,7 +111,9 @@ func (c *conn) sent(args []string) {
 	at := c.arrives
 	b.Pending.Go(func() { c.arrive(m, f, at) })
 	if f.Again > 0 && m.owner != "" {
-		b.Pending.Go(func() { c.arriveAgain(m, at.Add(f.Again)) })
+		twice := m
+		twice.again = true
+		b.Pending.Go(func() { c.arrive(twice, f, at.Add(f.Again)) })
 	}
 }
 
@@ -139,8 +141,12 @@ func (c *conn) arrive(m message, f sim.Fate, at time.Time) {
 	if !b.reaches(c) {
 		return
 	}
+	if m.again {
+		b.Counts.Faults["twice"]++
+	}
 	answer := b.execute(c, m)
 	switch {
+	case m.again: // the answer is dropped
 	case f.LostReply:
 		b.fails(p, m, f)
 		c.breaks(f)
@@ -167,20 +173,6 @@ func (b *backend) reaches(c *conn) bool {
 		return false
 	}
 	return true
-}
-
-// arriveAgain executes a doubled command. The answer is dropped.
-func (c *conn) arriveAgain(m message, at time.Time) {
-	b := c.process.backend
-	time.Sleep(time.Until(at))
-	b.Mu.Lock()
-	defer b.Mu.Unlock()
-	if !b.reaches(c) {
-		return
-	}
-	b.Counts.Faults["twice"]++
-	m.again = true
-	b.execute(c, m)
 }
 
 // onWay returns when bytes arrive that are sent to the client now. They arrive after all earlier
@@ -225,5 +217,5 @@ func isCut(until time.Time) bool { return time.Now().Before(until) }
 // fails counts a failure. The caller holds World.Mu.
 func (b *backend) fails(p *process, m message, f sim.Fate) {
 	b.Counts.Faults[f.Name]++
-	b.Note("p%d %s %s #%d: %s", p.ID, m.name, b.Serial(m.owner), m.nth, f.Name)
+	b.Note("p%d %s %s #%d: %s", p.ID, m.name, b.Names.Of(m.owner), m.nth, f.Name)
 }

@@ -105,14 +105,14 @@ func oneOfABatchIsLost(d described) {
 	a, b, c := d.lock(ctx, 0, sim.KeyName(0)), d.lock(ctx, 0, sim.KeyName(1)), d.lock(ctx, 0, sim.KeyName(2))
 	d.sleepUntil(2 * describedTTL)
 	d.Mu.Lock()
-	before := p.Renewals()
+	before := p.Stats
 	d.serverFails(deleteKey, d.servers[0], b.Key, 0, simrand.New(0))
 	d.observeAll()
 	d.Mu.Unlock()
-	<-b.Done()
+	<-b.Handle().Done()
 	d.Mu.Lock()
 	// The denial verifies the other two, perhaps already.
-	after := p.Renewals()
+	after := p.Stats
 	if early := after.Early - before.Early; after.Leases-before.Leases-early != 3 || after.Calls-before.Calls != 1+min(early, 1) {
 		d.Violated("described", "no batch of three: %+v, %+v", before, after)
 	}
@@ -161,7 +161,7 @@ func renewalAfterItsLease(d described) {
 	}
 	ends := d.lock(ctx, late, sim.PermitName)
 	stays := d.lock(ctx, other, sim.PermitName)
-	<-ends.Done()
+	<-ends.Handle().Done()
 	d.sleepUntil(2 * describedTTL)
 	d.unlock(stays)
 }

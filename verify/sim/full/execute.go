@@ -33,7 +33,7 @@ func (b *backend) execute(c *conn, m message) []byte {
 	}
 	c.server.findAstray(b, m)
 	answer, said := c.server.execute(m.args)
-	b.Note("p%d %s %s #%d: %q", c.process.ID, m.name, b.Serial(m.owner), m.nth, answer)
+	b.Note("p%d %s %s #%d: %q", c.process.ID, m.name, b.Names.Of(m.owner), m.nth, answer)
 	if len(answer) > 0 && answer[0] == '-' {
 		b.refused(answer)
 	}
@@ -45,7 +45,7 @@ func (b *backend) execute(c *conn, m message) []byte {
 		b.releasedInBulk(c.server, m, held)
 	}
 	if m.name == "release" && string(answer) == ":1\r\n" {
-		b.checkHandOver(c.server, m)
+		b.checkHandOver(c.server, keyOf(m))
 	}
 	if m.renews() {
 		b.createsNothing(c.server, held)
@@ -101,11 +101,9 @@ func (b *backend) releasedInBulk(s *server, m message, before map[string][]lease
 				continue
 			}
 			if given[key] != l.owner+" "+strconv.FormatUint(l.token, 10) {
-				b.Violated("released in bulk", "S4: %s was taken from %s", key, b.Serial(l.owner))
+				b.Violated("released in bulk", "S4: %s was taken from %s", key, b.Names.Of(l.owner))
 			}
-			if alive := s.alive(key); len(alive) > 0 {
-				b.Violated("released in bulk", "L3: %s was released and is free, but %d owners wait in its queue", key, len(alive))
-			}
+			b.checkHandOver(s, key)
 		}
 	}
 }
@@ -119,9 +117,8 @@ func keyIn(key string) string {
 }
 
 // checkHandOver checks that a lock that was released went to the next waiter, if there is one.
-func (b *backend) checkHandOver(s *server, m message) {
+func (b *backend) checkHandOver(s *server, key string) {
 	b.Check("hand-over")
-	key := keyOf(m)
 	if alive := s.alive(key); len(alive) > 0 && len(s.seen[key]) == 0 {
 		b.Violated("hand-over", "L3: %s was released and is free, but %d owners wait in its queue", key, len(alive))
 	}
@@ -150,7 +147,7 @@ func (b *backend) checkOrder(s *server, key, next string, before []lease) {
 	}
 	b.Check("order")
 	if got := now[0].owner; got != next {
-		b.Violated("order", "FIFO: %s is granted to %s, but %s was the next waiter", key, b.Serial(got), b.Serial(next))
+		b.Violated("order", "FIFO: %s is granted to %s, but %s was the next waiter", key, b.Names.Of(got), b.Names.Of(next))
 	}
 }
 
@@ -160,7 +157,7 @@ func (b *backend) createsNothing(s *server, before map[string][]lease) {
 	for key, now := range s.seen {
 		for _, l := range now {
 			if !slices.ContainsFunc(before[key], func(b lease) bool { return b.token == l.token }) {
-				b.Violated("renewal creates nothing", "S5: a renewal made %s the holder of %s again", b.Serial(l.owner), key)
+				b.Violated("renewal creates nothing", "S5: a renewal made %s the holder of %s again", b.Names.Of(l.owner), key)
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func (k *link) fateOf(m message) sim.Fate {
 	if b.overrides != nil {
 		return b.overrides.fate(p, m)
 	}
-	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), uint64(k.server.id), simrand.Hash(m.name), simrand.Hash(b.Serial(m.owner)), uint64(m.nth))
+	d := simrand.New(b.plan.Seed, 4, uint64(p.ID), uint64(k.server.id), simrand.Hash(m.name), simrand.Hash(b.Names.Of(m.owner)), uint64(m.nth))
 	f := b.plan.net.Draw(d, b.plan.TTL, maxLatency)
 	if f.Name != "" && !b.mayFail(p) {
 		return sim.Fate{Out: f.Out, Back: f.Back}

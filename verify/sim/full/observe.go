@@ -76,7 +76,7 @@ func (s *server) countGrant(key string, l lease) {
 }
 
 // processOf returns the process of an owner on a server, or nil if it belongs to none.
-func (b *backend) processOf(owner string) *sim.Process { return b.ProcessOf(b.base(owner)) }
+func (b *backend) processOf(owner string) *sim.Process { return b.Owners[b.base(owner)] }
 
 // granted records that a server granted a lock to an owner.
 func (b *backend) granted(key string, to lease) {

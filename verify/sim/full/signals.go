@@ -69,7 +69,7 @@ func (c *conn) signalFate(owner string) (delay time.Duration, lost bool) {
 	if b.overrides != nil {
 		return b.overrides.signal(), false
 	}
-	d := simrand.New(b.plan.Seed, 6, uint64(c.process.ID), simrand.Hash(b.Serial(owner)), uint64(b.published[owner]))
+	d := simrand.New(b.plan.Seed, 6, uint64(c.process.ID), simrand.Hash(b.Names.Of(owner)), uint64(b.published[owner]))
 	delay = latency(d)
 	if c.process.isSlow() {
 		delay = c.process.Plan.RTT / 2
