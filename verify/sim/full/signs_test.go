@@ -60,6 +60,6 @@ var signs = mutant.Signs{
 	"Close frees locks that must be kept":                    {Seed: wideSeed(keeping, 74)},
 	"a kept lock without waiters is free":                    {Seed: wideSeed(keeping, 11)},
 	"a kept lock belongs to its former owner":                {Seed: wideSeed(keeping, 4)},
-	"a kept batch belongs to its former owner":               {Seed: wideSeed(keeping, 0)},
-	"a kept batch is free":                                   {Seed: wideSeed(keeping, 0)},
+	"a kept batch belongs to its former owner":               {Seed: wideSeed(keeping, 18)},
+	"a kept batch is free":                                   {Seed: wideSeed(keeping, 18)},
 }
