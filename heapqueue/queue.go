@@ -69,7 +69,7 @@ type Handle[T any] struct {
 // equal instants of this kind can end up nanoseconds apart, in either order. The
 // monotonic clock stops while the host is suspended, so values are then popped later.
 //
-// The queue tells instants apart within 292 years of now. An instant beyond that range,
+// The queue distinguishes instants within 292 years of now. An instant beyond that range,
 // such as the zero Time, counts as the end of the range. Values of several such
 // instants are popped in the order in which they were pushed.
 //

@@ -24,7 +24,7 @@ type Options struct {
 	Workers int
 
 	// MaxPending limits the number of timers. At the limit Schedule returns
-	// schedule.ErrFull, which says which timers count. The range is 0 to 1<<31-1; 0 means
+	// schedule.ErrFull, which defines the timers that count. The range is 0 to 1<<31-1; 0 means
 	// 1<<31-1.
 	MaxPending int
 

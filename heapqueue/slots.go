@@ -1,4 +1,4 @@
-// Slots that are used again, with generations that tell old handles.
+// Slots that are used again, with generations that mark old handles.
 
 package heapqueue
 

@@ -130,7 +130,7 @@ func (c *Client) acquireLease(ctx context.Context, r driver.Request, wait bool, 
 	return nil, failed("", r.Key, err)
 }
 
-// run asks the store, judges the answer, and waits for the next try, until next says that there is none.
+// run asks the store, judges the answer, and waits for the next try, until next ends the acquisition.
 func (a *acquisition) run() (*Held, error) {
 	c, state := a.client, asking
 	if a.canWait = a.wait && c.can.Waits; a.canWait {
@@ -197,7 +197,7 @@ func (a *acquisition) run() (*Held, error) {
 	}
 }
 
-// acquireState says which call of the store comes next.
+// acquireState is the next call of the store.
 type acquireState uint8
 
 const (
@@ -276,7 +276,7 @@ func (a *acquisition) note(state acquireState, lease driver.Lease, v driver.Verd
 	switch {
 	case v == driver.Done || v == driver.Unconfirmed:
 		left = something
-	case state == waiting && (a.taken.Load() || !v.LeavesNothing()): // Wait itself tells what may still be executed
+	case state == waiting && (a.taken.Load() || !v.LeavesNothing()): // Wait itself reports what may still be executed
 		left = something
 	case state != waiting && v == driver.Unanswered:
 		left = anything
@@ -363,7 +363,7 @@ func (a *acquisition) suffices(lease driver.Lease) bool {
 	return age < ttl && a.client.watchdog.Validity(ttl)-age >= need
 }
 
-// setTaken records whether the lock is taken by the latest answer, and tells the local
+// setTaken records whether the lock is taken by the latest answer, and notifies the local
 // queue.
 func (a *acquisition) setTaken(taken bool) {
 	if a.taken.CompareAndSwap(!taken, taken) && a.wait {
@@ -422,7 +422,7 @@ func excludes(held, wanted driver.Mode) bool {
 const explainTimeout = time.Second
 
 // explained names the kind of lock that the store does not support, or that stands in the way of an acquisition
-// that failed with ErrWrongType, if the store can tell. It returns any other error as it is.
+// that failed with ErrWrongType, if the store reports it. It returns any other error as it is.
 func (a *acquisition) explained(err error) error {
 	v := driver.VerdictOf(err)
 	if v == driver.Unsupported && a.request.Mode != driver.Exclusive { // every store has a mutex

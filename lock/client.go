@@ -37,7 +37,7 @@ func (c *Client) ok() bool { return c != nil && c.core != nil }
 // core is shared by a client and all clients that With derives from it.
 type core struct {
 	store  driver.Store
-	can    driver.Description // what the store said of itself when the client was made
+	can    driver.Description // the description of the store when the client was made
 	engine *wheel.Wheel       // nil if the user brought one
 
 	engineTTL time.Duration // Options.TTL, from which the tick of the client's own engine follows
@@ -151,7 +151,7 @@ func (c *core) checkMode(t Terms, m driver.Mode) error {
 }
 
 // checkTTL refuses terms with a TTL that the store does not accept, and terms whose leases end
-// before the watchdog can renew them, or tell the holder of their end.
+// before the watchdog can renew them, or notify the holder of their end.
 func (c *core) checkTTL(t Terms) error {
 	if err := c.store.Describe().TTL.Check(t.TTL); err != nil {
 		return err

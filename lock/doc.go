@@ -1,5 +1,5 @@
 // Package lock provides distributed locks. A [Client] takes locks from a store, renews their
-// leases while they are held, and tells the holder of a loss before anybody else can get the
+// leases while they are held, and notifies the holder of a loss before anybody else can get the
 // lock.
 //
 //	store, err := redisstore.New(rdb, nil) // or memstore.New()

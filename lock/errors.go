@@ -38,7 +38,7 @@ var (
 	ErrLost = driver.ErrLost
 
 	// ErrClosed is returned by a closed client, and by the handles of its locks. It also
-	// matches if the store is closed and this client is not; the text tells them apart.
+	// matches if the store is closed and this client is not; the text distinguishes them.
 	ErrClosed = driver.ErrClosed
 
 	// ErrWrongType is returned if the key holds something that is not a lock, or a lock of another
@@ -118,7 +118,7 @@ const overdue = 100 * time.Millisecond
 // applies decides:
 //
 //	the client is closed                             ErrClosed
-//	err says that the store is unavailable           ErrUnavailable
+//	err means that the store is unavailable          ErrUnavailable
 //	err is a definite answer, such as ErrWrongType   err; if ctx has ended, ErrNotAcquired and err
 //	ctx has ended, and taken is true                 ErrNotAcquired
 //	otherwise, for example a failed connection       ErrUnavailable
@@ -150,12 +150,12 @@ func verdict(caller context.Context, err error, taken bool) error {
 func isAnswer(err error) bool { return driver.VerdictOf(err).IsAnswer() }
 
 // isDefinite reports whether err is an answer of the store, or an error of this package,
-// that tells why the lock is not acquired.
+// that states why the lock is not acquired.
 func isDefinite(err error) bool {
 	return driver.VerdictOf(err).IsFinal() || isAny(err, ErrTooMany, ErrLost, errNotWatched, errStillTaken)
 }
 
-// isEndOf reports whether err tells nothing but that the caller's context has ended.
+// isEndOf reports whether err means nothing but that the caller's context has ended.
 func isEndOf(caller context.Context, err error) bool {
 	return caller.Err() != nil && (err == nil || isAny(err, causeOf(caller), context.Canceled, context.DeadlineExceeded))
 }
@@ -201,12 +201,12 @@ func (e *outcomeError) Error() string {
 	if e.cause != nil {
 		text += ": " + basic.Unprefixed(e.cause).Error()
 	}
-	v := driver.VerdictOf(e.err) // NotSent tells what the call has waited for, such as a full pool, and Taken the key
+	v := driver.VerdictOf(e.err) // NotSent names what the call has waited for, such as a full pool, and Taken the key
 	if e.err == nil || e.cause != nil && (isEnd(e.err) || errors.Is(e.err, e.cause)) && v != driver.NotSent && v != driver.Taken {
 		return text
 	}
 	kind, more := basic.Unprefixed(e.kind).Error(), basic.Unprefixed(e.err).Error()
-	more = strings.TrimPrefix(strings.TrimPrefix(more, kind), ": ") // err may say it too
+	more = strings.TrimPrefix(strings.TrimPrefix(more, kind), ": ") // err may contain it too
 	if more == "" {
 		return text
 	}
@@ -256,7 +256,7 @@ const (
 	endUnknown                // any other error, such as that of an Unlock without an answer
 )
 
-// endOf returns the ending that an error of a handle or of its entry tells of.
+// endOf returns the ending that an error of a handle or of its entry reports.
 func endOf(err error) ending {
 	switch {
 	case err == nil:
@@ -273,7 +273,7 @@ func endOf(err error) ending {
 	return endUnknown
 }
 
-// lossIn returns the loss that an error tells of, or nil.
+// lossIn returns the loss that an error reports, or nil.
 func lossIn(err error) *renewal.LostError {
 	lost, _ := errors.AsType[*renewal.LostError](err)
 	return lost

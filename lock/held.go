@@ -74,7 +74,7 @@ type handle interface {
 	// does. The watchdog then refers to f, so f must not refer to the handle.
 	afterFunc(f func(err error)) (stop func() bool)
 
-	// wanted returns a context that ends when others wait; see Held.Wanted. It is nil if nothing tells. It also
+	// wanted returns a context that ends when others wait; see Held.Wanted. It is nil if nothing reports that. It also
 	// returns the YieldAfter of the terms.
 	wanted() (context.Context, time.Duration)
 
@@ -232,7 +232,7 @@ func newHeld(c *Client, entry *renewal.Entry[driver.Lease], lease driver.Lease) 
 	return &Held{handle: s}
 }
 
-// unlock counts a handle out. The last one ends the lease, tells the store, and reports the end of the lock. A first try
+// unlock counts a handle out. The last one ends the lease, calls the store, and reports the end of the lock. A first try
 // without an answer is repeated. If the answer is then ErrNotHeld, the first try was executed.
 func (s *heldLease) unlock(ctx context.Context, keep bool) (err error) {
 	c, last := s.client, s.handles.CompareAndSwap(1, 0)

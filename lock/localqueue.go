@@ -131,7 +131,7 @@ func (l *localQueues) enter(ctx context.Context, r driver.Request, call *localCa
 // cancel takes a call whose ctx has ended out of its queue. If the call was allowed to ask
 // meanwhile, its turn goes to the next call.
 //
-// The lock counts as taken if an active call is told so, or if some call has had an answer
+// The lock counts as taken if the latest answer to an active call reports it, or if some call has had an answer
 // since this one entered. Otherwise the store has left the whole queue without an answer.
 func (l *localQueues) cancel(ctx context.Context, id queueKey, place *list.Element) error {
 	l.mu.Lock()
@@ -170,7 +170,7 @@ func (l *localQueues) setTaken(r driver.Request, taken bool) {
 	of.answers++
 }
 
-// leave counts a call out and lets the next calls of the queue ask. taken tells that the
+// leave counts a call out and lets the next calls of the queue ask. taken means that the
 // lock was taken by the latest answer to the call, and granted that the call has the lock. All
 // waiting calls return the error common, unless that is nil. Active calls get the outcome of
 // their own requests.

@@ -18,7 +18,7 @@ type multiHandle struct {
 	ctx      context.Context // ends with the handle; its cause is the reason
 	end      context.CancelCauseFunc
 	observed *observation    // nil without hooks
-	want     context.Context // ends when others wait for a member; nil if no member tells
+	want     context.Context // ends when others wait for a member; nil if no member reports that
 
 	yieldAfter time.Duration // the least of the members
 }

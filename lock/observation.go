@@ -1,4 +1,4 @@
-// What the hooks are told of one call and the lock that it got.
+// What the hooks receive about one call and the lock that it got.
 
 package lock
 

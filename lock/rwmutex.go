@@ -128,7 +128,7 @@ var errNotTheWriter = errors.New("the handle is not that of a writer of this loc
 
 // downgrade turns the writer with handle h into a reader. The entry of the reader replaces
 // that of the writer before the store is asked, so the writer is no longer valid when
-// other readers are admitted. reports tells that the caller must report the end of the writer.
+// other readers are admitted. reports means that the caller must report the end of the writer.
 func (s *heldLease) downgrade(ctx context.Context, h *Held) (reader *Held, reports bool, err error) {
 	c := s.client
 	if !c.gate.Enter() { // Close releases it

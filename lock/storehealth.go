@@ -44,7 +44,7 @@ type storeHealth struct {
 	failed time.Time  // when the latest call failed
 }
 
-// record notes the outcome of a call of the store that began at an instant. queued tells
+// record notes the outcome of a call of the store that began at an instant. queued means
 // that the store has answered the call, although the call failed.
 func (h *storeHealth) record(err error, v driver.Verdict, began time.Time, queued bool) {
 	switch {

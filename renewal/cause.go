@@ -11,20 +11,20 @@ import (
 	"os"
 )
 
-// Cause is why a lease was lost, as far as the evidence shows it. A Reason says what ended the
-// lease; a Cause says what went wrong.
+// Cause is why a lease was lost, as far as the evidence shows it. A Reason names what ended the
+// lease; a Cause names what went wrong.
 type Cause uint8
 
 // No cause is named without evidence.
 const (
-	// CauseUnknown means that the evidence does not tell.
+	// CauseUnknown means that the evidence does not show the cause.
 	CauseUnknown Cause = iota
 
 	// CauseLimit means that nothing went wrong: the lease reached its Grant.Until.
 	CauseLimit
 
 	// CauseNoAnswer means that renewals were sent in time and got no answer. The server
-	// hangs, or the network drops packets; the evidence does not tell which.
+	// hangs, or the network drops packets; the evidence does not show which.
 	CauseNoAnswer
 
 	// CauseServerSlow means that renewals got no answer in time, while the server answered
@@ -97,7 +97,7 @@ const (
 )
 
 // Cause returns why the lease was lost. It always returns the same answer. docs/OPERATIONS.md
-// says what to do about each cause.
+// describes what to do about each cause.
 func (e *LostError) Cause() Cause {
 	switch {
 	case e.Reason == ReasonLimitReached:
@@ -152,7 +152,7 @@ func (v *evidence) causeOfSilence(err error) Cause {
 	return CauseNoAnswer
 }
 
-// isNetworkError reports whether an error says that there was no connection. go-redis unwraps the error of a
+// isNetworkError reports whether an error means that there was no connection. go-redis unwraps the error of a
 // handshake once, which leaves that of the system call.
 func isNetworkError(err error) bool {
 	var op *net.OpError
@@ -160,7 +160,7 @@ func isNetworkError(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// isTimeout reports whether an error says no more than that there was no answer in time.
+// isTimeout reports whether an error means no more than that there was no answer in time.
 func isTimeout(err error) bool {
 	var own callError
 	if errors.As(err, &own) {

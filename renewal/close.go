@@ -20,7 +20,7 @@ import (
 // again and concurrently: every call waits, and each lease is returned by exactly one of them.
 //
 // If ctx ends first, Close returns the leases of the entries that it has ended, which are a
-// thousand at least, and an error with the cause of ctx that tells what is left to do. The
+// thousand at least, and an error with the cause of ctx that states what is left to do. The
 // remaining entries end in the background, and a later Close returns their leases.
 func (w *Watchdog[L]) Close(ctx context.Context) ([]L, error) {
 	leases, err := w.StopAll(ctx)

@@ -1,4 +1,4 @@
-// Package renewal keeps leases alive: it renews them before they expire, and it tells the
+// Package renewal keeps leases alive: it renews them before they expire, and it notifies the
 // holder in time when a lease can no longer be relied on.
 //
 //	trusted until = sent + 99 % of the TTL − margin
@@ -6,7 +6,7 @@
 // sent is the time at which the last confirmed request for the lease was sent. The lease cannot
 // expire on the store before that, whatever happens to the answer, the network or the process. The
 // rest of the package makes this cheap and early: one timer and no goroutine per lease, renewals in batches, a
-// second attempt after a failed one, the holder told at that time even if the store hangs or the
+// second attempt after a failed one, the holder notified at that time even if the store hangs or the
 // engine stands still, and the cause of a loss.
 //
 // A lease is a right that a store grants for a limited time, its TTL, such as a lock. A
@@ -20,7 +20,7 @@
 //	entry, err := watchdog.Register(lease, renewal.Grant{TTL: ttl, Sent: sent})
 //	...
 //	select {
-//	case <-entry.Done(): // lost: entry.Err() tells why
+//	case <-entry.Done(): // lost: entry.Err() returns why
 //	case <-work:
 //		entry.Stop(nil)
 //	}

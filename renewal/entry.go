@@ -439,7 +439,7 @@ func (e *Entry[L]) Stop(cause error) (lease L, held bool) {
 	return e.lease, held
 }
 
-// Update tells the watchdog that a request of the caller has renewed the lease, for the TTL of the grant; a TTL
+// Update records that a request of the caller has renewed the lease, for the TTL of the grant; a TTL
 // of 0 means that of the lease. Grant.Sent is the time before that request; a time in the future counts as now.
 // Update moves the deadline and the next renewal, as a renewal by the watchdog does, and never moves
 // the deadline back, because no renewal shortens a lease on the store. A renewal that is under way counts with the TTL
@@ -479,9 +479,9 @@ func (e *Entry[L]) Update(g Grant, change func(L) L) error {
 	return nil
 }
 
-// ReportLost tells the watchdog that the store has denied the ownership in the answer to a
+// ReportLost records that the store has denied the ownership in the answer to a
 // request of the caller. The entry ends with a *LostError whose Err is the given error, and
-// its holder is told, as after a renewal by the watchdog. ReportLost returns false if the
+// its holder is notified, as after a renewal by the watchdog. ReportLost returns false if the
 // entry has ended before.
 func (e *Entry[L]) ReportLost(err error) bool {
 	e.w.mu.Lock()

@@ -26,7 +26,7 @@ var (
 	ErrNotSent = errors.New("renewal: nothing was sent")
 )
 
-// Reason tells why a lease was lost.
+// Reason is why a lease was lost.
 type Reason uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 	ReasonExpired
 
 	// ReasonLimitReached means that the lease has reached Grant.Until, the end that its holder
-	// has set. It is no failure. The holder is told because it still has the lease at that
+	// has set. It is no failure. The holder is notified because it still has the lease at that
 	// instant.
 	ReasonLimitReached
 )
@@ -62,14 +62,14 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// LostError tells why a lease can no longer be relied on. It matches ErrLost, and Err
+// LostError reports why a lease can no longer be relied on. It matches ErrLost, and Err
 // through Unwrap.
 type LostError struct {
 	Reason Reason
 	Err    error // the last error of the store for this lease, or nil; no error of package context
 
 	// Left is the time from the loss to the earliest end of the lease on the store: how
-	// long the holder had to stop. It is 0 for ReasonNotOwned, and negative if the holder was told
+	// long the holder had to stop. It is 0 for ReasonNotOwned, and negative if the holder was notified
 	// too late, after a pause of the process.
 	Left time.Duration
 
@@ -100,7 +100,7 @@ func (e callError) As(target any) bool { return errors.As(e.err, target) }
 // errNoAnswer is the cause of the context of a call of Renew that took too long.
 var errNoAnswer error = noAnswerError{}
 
-// noAnswerError has the method by which package net tells timeouts, so that metrics can.
+// noAnswerError has the method by which package net recognizes timeouts, so that metrics can.
 type noAnswerError struct{}
 
 func (noAnswerError) Error() string { return "no answer in time" }

@@ -32,7 +32,7 @@ type Event struct {
 	Detail string
 }
 
-// Record tells the watchdog what a store has noticed. An EventServerChanged explains a loss of the same lane before its next
+// Record notes what a store has noticed. An EventServerChanged explains a loss of the same lane before its next
 // confirmed renewal. After an EventVerify the leases of the lane are renewed early, once the server answers. That is at most one
 // pass in a period of the longest lease, unless an EventServerChanged of the lane came in between. Record takes mutexes that are
 // never held for long. It must not be called from Laner.Lane.
@@ -169,8 +169,8 @@ func (w *Watchdog[L]) collect(e *Entry[L], reason Reason, now instant) *evidence
 	return v
 }
 
-// Seen says in one line what was seen of the loss: renewals, delays of the process, steps of a clock, and changes of the server. It is
-// "" if nothing was seen. The text may change between versions.
+// Seen returns in one line what was seen of the loss: renewals, delays of the process, steps of a clock, and changes of the server. It
+// is "" if nothing was seen. The text may change between versions.
 func (e *LostError) Seen() string {
 	v := e.evidence
 	if v == nil {

@@ -31,7 +31,7 @@ const (
 
 // monitor watches the timer engine and the clocks. If the engine is closed, starved, or
 // blocked by a task of another user, the monitor ends the overdue entries, so that their
-// holders are told in time. It compares the clocks because timers use the monotonic clock,
+// holders are notified in time. It compares the clocks because timers use the monotonic clock,
 // and the wall clock gets ahead of it while the host is suspended.
 //
 // The monitor runs on a runtime timer: once a second while leases are held, and at the
@@ -67,7 +67,7 @@ const (
 	working = math.MinInt64 // the monitor is running and need not be woken
 )
 
-// pass tells what a pass does with each entry.
+// pass is what a pass does with each entry.
 type pass uint8
 
 const (

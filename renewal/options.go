@@ -24,7 +24,7 @@ const (
 	LostTaken                  // another owner has the lease
 )
 
-// IsLost reports whether the store says that the holder does not own the lease.
+// IsLost reports whether the store answered that the holder does not own the lease.
 func (o Outcome) IsLost() bool { return o >= Lost && o <= LostTaken }
 
 // Renewer is the interface that a store must implement. It must be safe for
@@ -35,7 +35,7 @@ type Renewer[L any] interface {
 	// length of batch and starts zeroed, so an element that Renew does not set is
 	// Unknown. The error explains the Unknown outcomes and does not affect the
 	// others. It is nil if there are none. A loss requires an authoritative answer:
-	// a timeout or a failing server is Unknown. To tell why a lease is lost must not delay
+	// a timeout or a failing server is Unknown. Finding out why a lease is lost must not delay
 	// the answer.
 	//
 	// Renew must return soon after ctx has ended. It must not change batch and must
@@ -102,7 +102,7 @@ type Policy struct {
 	// Default 5 ms, or the minimum of the engine if that is more.
 	//
 	// Ending an entry takes up to a microsecond. If the store hangs while a million
-	// leases end at the same moment, telling all holders takes half a second,
+	// leases end at the same moment, notifying all holders takes half a second,
 	// and the margin must cover that.
 	Margin time.Duration
 

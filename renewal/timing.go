@@ -47,7 +47,7 @@ const (
 	lingerDivisor = 16
 
 	// graceDivisor makes the grace half of a margin. That exceeds the lateness that
-	// the margin allows the engine, and leaves the other half to tell the holder.
+	// the margin allows the engine, and leaves the other half to notify the holder.
 	graceDivisor = 2
 
 	// bucketDivisor bounds the width of an expiry bucket to 1/8 of a margin.
@@ -57,7 +57,7 @@ const (
 	maxGrace = time.Minute
 )
 
-// timing says when a lease is renewed and how long it is trusted. It does not change,
+// timing is when a lease is renewed and how long it is trusted. It does not change,
 // and entries with the same TTL and the same end share one. An entry whose TTL changes gets
 // another one.
 type timing struct {
@@ -112,7 +112,7 @@ func minMargin(engine schedule.Scheduler) time.Duration {
 
 // validity returns how long a lease is trusted after its confirmed request was sent.
 // This is the validity time of the Redlock algorithm, TTL − elapsed − drift, counted
-// from the sending, and less a margin in which the holder is told of a loss.
+// from the sending, and less a margin in which the holder is notified of a loss.
 func (p *Policy) validity(ttl time.Duration) time.Duration {
 	return ttl - ttl/driftDivisor - p.margin(ttl)
 }
@@ -143,7 +143,7 @@ func (w *Watchdog[L]) CheckTTL(ttl time.Duration) error {
 	return nil
 }
 
-// marginCause says that a margin follows from the tick of the engine, if that is so.
+// marginCause explains that a margin follows from the tick of the engine, if that is so.
 func (w *Watchdog[L]) marginCause(margin time.Duration) string {
 	if engine, ok := w.engine.(interface{ Tick() time.Duration }); ok && margin == minMargin(w.engine) {
 		return fmt.Sprintf(" (the engine's tick is %v)", engine.Tick())

@@ -64,7 +64,7 @@ type Watchdog[L any] struct {
 //
 // The engine must be late by less than Options.Margin. A task of another user that blocks
 // the engine delays all renewals, so leases may be lost. Their holders are
-// told in time even then. If the timer of an entry has not fired half a margin after the
+// notified in time even then. If the timer of an entry has not fired half a margin after the
 // deadline, the watchdog ends the entry itself and counts it in Stats.Overdue. It warns
 // Options.Logger about such an engine at most once a minute.
 //

@@ -1,4 +1,4 @@
-// CloseHandler, for tasks that are told when their engine is closed.
+// CloseHandler, for tasks that are notified when their engine is closed.
 
 package schedule
 

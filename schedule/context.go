@@ -144,7 +144,7 @@ var closedDone = func() chan struct{} {
 	return c
 }()
 
-// Err implements context.Context. Nothing tells a context about its parent before Done is
+// Err implements context.Context. Nothing watches the parent before Done is
 // called, so Err asks the parent.
 func (c *timeoutCtx) Err() error {
 	if c.how() == alive {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MissedCalls says what becomes of calls that are due while an earlier call is still in
+// MissedCalls is what becomes of calls that are due while an earlier call is still in
 // progress, or while the engine is late. See EveryWith.
 type MissedCalls int
 
@@ -142,7 +142,7 @@ func (p *periodic) takeMissed() (next time.Duration, ok bool) {
 	return p.next(), true
 }
 
-// take counts a call that begins now; late says whether another call was missed.
+// take counts a call that begins now; late means that another call was missed.
 func (p *periodic) take(late bool) {
 	switch {
 	case p.missed == CatchUpMissed:

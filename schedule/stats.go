@@ -20,7 +20,7 @@ type Stats struct {
 	LateMax     time.Duration // greatest lateness
 	Late        Histogram     // lateness of all Runs
 	LongestTask time.Duration // duration of the longest Run that has ended
-	Running     time.Duration // longest duration so far of a Run in progress; 0 if there is none, or if the engine cannot tell
+	Running     time.Duration // longest duration so far of a Run in progress; 0 if there is none, or if it is unknown
 	DroppedLogs uint64        // records that were dropped because the Logger was slow or failed
 }
 

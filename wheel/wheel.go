@@ -69,7 +69,7 @@ type Options struct {
 	Buckets int
 
 	// MaxPending limits the number of timers. At the limit Schedule returns
-	// schedule.ErrFull, which says which timers count. The default 0 means no limit.
+	// schedule.ErrFull, which defines the timers that count. The default 0 means no limit.
 	MaxPending int
 
 	// Executor, if not nil, receives a function for each due task and must call it

@@ -1,8 +1,8 @@
-// Description, by which a store says what it is and can do.
+// Description, which states what a store is and can do.
 
 package driver
 
-// Description is what a store says of itself. Its zero value holds for a store with the methods of [Base].
+// Description states what a store is and can do. Its zero value holds for a store with the methods of [Base].
 // TTL and Replicas may change from call to call, the other fields must not. A method that the description
 // does not claim returns errors.ErrUnsupported before any IO.
 type Description struct {
@@ -40,7 +40,7 @@ type Description struct {
 	// lock, Keep has no effect. A lease that ends by its TTL leaves the lock free at once.
 	Keeps Modes
 
-	// Yields has the modes in which Watch tells a holder that others wait; Exclusive is one of them unless
+	// Yields has the modes in which Watch notifies a holder that others wait; Exclusive is one of them unless
 	// it is empty. The client asks for that if Terms.Yields is set, and refuses these terms for any other mode.
 	Yields Modes
 

@@ -4,7 +4,7 @@
 // only, and [Wrap] if they trace the calls of their store.
 //
 // A store embeds [Base], implements Acquire, Renew and Release of [Store], and replaces what else it can do.
-// Its [Description] says what that is; the client decides by it when it is made. A wrapper of stores embeds
+// Its [Description] states what that is; the client decides by it when it is made. A wrapper of stores embeds
 // the Store that it wraps, or is one of [Wrap].
 //
 // Package [locktest] holds the contract as tests. The page [writing a store] leads through

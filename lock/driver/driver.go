@@ -13,7 +13,7 @@ import (
 
 // Store keeps leases. The package documentation has the rules that apply to all methods. A store embeds
 // [Base], implements Acquire, Renew and Release, and replaces the other methods that it can do better. Its
-// [Description] says which these are; all others return errors.ErrUnsupported before any IO.
+// [Description] states which these are; all others return errors.ErrUnsupported before any IO.
 type Store interface {
 	// Acquire tries once to take the lock and does not wait for it. An owner that
 	// holds the lock gets the same token, and its full TTL again, as by Renew; it counts from
@@ -80,7 +80,7 @@ type Store interface {
 	// goroutine. So Wait calls it with no mutex held, and leaves the queue by defer if only Wait can.
 	//
 	// Wait tolerates a first failure to reach the store. After an error, only
-	// Unanswered of the returned lease counts: it tells whether a request may still be
+	// Unanswered of the returned lease counts: it reports whether a request may still be
 	// executed. The client then calls Release, which also gives back a lock that was
 	// handed over at that moment.
 	Wait(ctx context.Context, r Request, queued func()) (Lease, error)
@@ -101,7 +101,7 @@ type Store interface {
 	// ForceRelease takes a lock away from all its holders and hands it over to the
 	// waiters. A lock that is kept after its release becomes free. The holders learn of
 	// it at their next renewal at the latest. Until then two owners may believe that they
-	// hold the lock, and only the fencing token tells them apart. ForceRelease returns
+	// hold the lock, and only the fencing token distinguishes them. ForceRelease returns
 	// ErrNotHeld if nobody holds the lock, or if its holders have changed since
 	// ForceRelease looked at them.
 	ForceRelease(ctx context.Context, key string) error

@@ -1,4 +1,4 @@
-// The errors of stores, and what they say about a request.
+// The errors of stores, and what they mean for a request.
 
 package driver
 
@@ -64,7 +64,7 @@ var (
 	ErrBadMembers = errors.New("lock: bad members")
 )
 
-// Verdict is what the error of a call of a store says about its request.
+// Verdict is what the error of a call of a store means for its request.
 type Verdict uint8
 
 // The verdicts. All up to Closed are answers. From Refused to Closed, another try would be refused too.
@@ -219,7 +219,7 @@ type HeldError struct {
 	// ExpiresIn is the time until enough of the blocking leases have expired, if none is
 	// renewed or released. For a writer that is the expiry of the last reader. For a lock that
 	// nobody holds, because it is kept until its MinHold has passed, it is the rest. It is 0
-	// if only waiters are in the way, or if the store cannot tell, as a quorum may not.
+	// if only waiters are in the way, or if the store does not know it, as a quorum may not.
 	// In a store with [TTLLimits] it is the time that the server shows, which may be up to
 	// Longest of the TTL, and may grow while other leases of the session are renewed.
 	//

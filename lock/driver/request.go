@@ -13,7 +13,7 @@ import (
 // The bounds of a Request. The client checks them before it calls a store.
 const (
 	MaxKeyLen = 1024                   // bytes in a key
-	MinTTL    = 100 * time.Millisecond // a shorter lease leaves no time to tell the holder of a loss
+	MinTTL    = 100 * time.Millisecond // a shorter lease leaves no time to notify the holder of a loss
 	MaxTTL    = 365 * 24 * time.Hour
 
 	MaxMetadataLen = 1024    // bytes in the metadata of a lock
@@ -22,7 +22,7 @@ const (
 	MaxMemberBytes = 1 << 20 // bytes in all members of a batch together
 )
 
-// Request says which lock is wanted, by whom, and for how long. The client has
+// Request describes which lock is wanted, by whom, and for how long. The client has
 // checked it: the key is valid, and the TTL is within MinTTL and MaxTTL.
 type Request struct {
 	Key string // names the lock
@@ -114,8 +114,8 @@ type Lease struct {
 	// has passed since, the store renews the session first.
 	Sent time.Time
 
-	// Unanswered says that some request of this owner got no answer, so it may still be
-	// executed. Wait tells the client, and the client tells Release.
+	// Unanswered means that some request of this owner got no answer, so it may still be
+	// executed. Wait reports it to the client, and the client passes it to Release.
 	Unanswered bool
 
 	// Replicas is how many replicas of the server had confirmed the grant when the store
@@ -124,7 +124,7 @@ type Lease struct {
 	Replicas      int32
 
 	// Saved is what the last holder has saved, for a request that is Stateful. Nil means that the
-	// store has not told it. It is not changed after that.
+	// store has not reported it. It is not changed after that.
 	Saved *Saved `json:"-"`
 
 	// State belongs to the store. The client passes the value that Acquire or Wait

@@ -12,7 +12,7 @@ import (
 // last renewal.
 //
 // A holder relies on its TTL only: it counts from [Lease.Sent] of an Acquire or Wait, and from
-// the call of a Renew. The limits say how much longer others may have to wait after a crash of
+// the call of a Renew. The limits state how much longer others may have to wait after a crash of
 // the holder.
 type TTLLimits struct {
 	// Min and Max are the shortest and the longest TTL of a Request. 0 means MinTTL and MaxTTL.

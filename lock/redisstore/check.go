@@ -28,7 +28,7 @@ const defaultCheckTTL = 30 * time.Second
 // it looks at each master. Call it when a program starts, or by hand: it takes some thirty
 // round trips to each server.
 //
-// The report says what the server answered, what that means for locks and what to do. What
+// The report states what the server answered, what that means for locks and what to do. What
 // Check cannot see, because the user may not call INFO or CONFIG or because a hosted service
 // does not have them, is a finding that is SeverityNotKnown. A user with the rights of the package
 // comment needs +info and +config|get (+config before Redis 7) so that Check sees everything.
@@ -38,7 +38,7 @@ const defaultCheckTTL = 30 * time.Second
 //
 // Check returns when all servers have answered. A request has no longer than Options.Timeout,
 // and a server that does not answer is a finding. The error is that of ctx, driver.ErrStoreClosed,
-// or says that no node has named the masters of the cluster; the report has what was seen until
+// or means that no node has named the masters of the cluster; the report has what was seen until
 // then, and a finding for each server whose check did not finish. For the stores of a quorum, call Check of each.
 func (s *Store) Check(ctx context.Context, o *CheckOptions) (Report, error) {
 	var opts CheckOptions
@@ -73,13 +73,13 @@ func (s *Store) check(ctx context.Context, report *Report) error {
 	return err
 }
 
-// Severity says how much a [Finding] matters to locks.
+// Severity is how much a [Finding] matters to locks.
 type Severity string
 
 // The severities, from the least.
 const (
 	SeverityNote     Severity = redischeck.Note     // worth knowing; no lock is at risk
-	SeverityNotKnown Severity = redischeck.NotKnown // the server did not tell, so it may be unsafe
+	SeverityNotKnown Severity = redischeck.NotKnown // the server did not report it, so it may be unsafe
 	SeverityWarning  Severity = redischeck.Warning  // a fault, such as a restart, can cost locks
 	SeverityUnsafe   Severity = redischeck.Unsafe   // locks can be lost or held twice without a fault, or cannot be acquired
 )

@@ -67,7 +67,7 @@ func (s *Store) lockKey(name string) string {
 // "owner{metadata", in base64. Locks without metadata therefore pay nothing, and the
 // scripts need not know about metadata. A lock that is handed over carries its metadata; no
 // second request is needed.
-// Owners contain no brace. A dot after the brace tells queue.lua that the owner asks for the
+// Owners contain no brace. A dot after the brace means to queue.lua that the owner asks for the
 // state of the key.
 //
 // A holder that changes its metadata keeps that owner, because renewals and releases that

@@ -75,7 +75,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (keys []string,
 // process that the cursor comes from.
 func (s *Store) scan(ctx context.Context, n *redisconn.Node, at listCursor, pattern string) (names []string, next listCursor, err error) {
 	ask := ""
-	if at.scan == scanEnd || at.process != "" { // a server that has refused to tell is not asked again
+	if at.scan == scanEnd || at.process != "" { // a server that has refused INFO is not asked again
 		ask = "1"
 	}
 	page := redisconn.NewCommand("EVAL", listScript.Source(), 0, at.scan, pattern, keysPerScan, ask)

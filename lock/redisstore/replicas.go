@@ -37,7 +37,7 @@ type Replicas struct {
 	Require bool
 
 	// Renewals asks for each batch of renewals, too. With Require, renewals that are not
-	// confirmed count as failed, so that the holder is told of a loss after the second of
+	// confirmed count as failed, so that the holder is notified of a loss after the second of
 	// them. Without Renewals, a replica that is promoted may have an older expiry than the
 	// holder relies on.
 	Renewals bool

@@ -39,7 +39,7 @@ type acquired struct {
 	token     uint64        // of the holder, or of the grant
 	head      bool          // if taken: the owner is first in the queue
 	expiresIn time.Duration // if taken; 0 if the server cannot tell
-	member    int64         // if taken: the number of a member that is taken, from 1; 0 if the server does not tell
+	member    int64         // if taken: the number of a member that is taken, from 1; 0 if the server reports none
 	sent      time.Time     // an instant before the request was sent
 	saved     *driver.Saved // if granted to a request that is Stateful
 }
@@ -226,5 +226,5 @@ func parseExpiry(item any) (time.Duration, bool) {
 	return time.Duration(max(ms, 0)) * time.Millisecond, true
 }
 
-// failed returns an error that says which operation failed.
+// failed returns an error that names the operation that failed.
 func failed(verb string, err error) error { return basic.Failed("redisstore", verb, err) }

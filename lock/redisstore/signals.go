@@ -1,4 +1,4 @@
-// The signals that tell a waiter of its grant.
+// The signals that notify a waiter of its grant.
 
 package redisstore
 
@@ -12,8 +12,8 @@ import (
 )
 
 // signals is the pubsub.Codec of the signals that the scripts publish: "id token proof", or
-// "id token proof state" for a waiter that asks for the state of the key. A signal tells a waiter that
-// it was granted the lock, by that token. Token 0 tells the waiter to ask the server.
+// "id token proof state" for a waiter that asks for the state of the key. A signal notifies a waiter that
+// it was granted the lock, by that token. Token 0 makes the waiter ask the server.
 type signals struct{}
 
 // ID implements pubsub.Codec. queue.lua computes the same. The digest of the owner does not

@@ -160,7 +160,7 @@ type waiter struct {
 	request  driver.Request
 	place    time.Duration // the length of a place
 	listener *pubsub.Listener
-	onQueued func() // tells the client
+	onQueued func() // notifies the client
 
 	state waitState
 	lease driver.Lease // in waitGranted
@@ -184,7 +184,7 @@ type waiter struct {
 	// first request, because no other call uses this owner.
 	lastPollSent time.Time
 
-	// maxToken is the highest token in any answer. A signal with a higher token tells of
+	// maxToken is the highest token in any answer. A signal with a higher token reports
 	// a grant that came after that answer, and so after lastPollSent.
 	maxToken uint64
 

@@ -14,7 +14,7 @@ import (
 
 var yields = driver.ModesOf(driver.Exclusive, driver.Read, driver.Write)
 
-// watches are the leases whose holders want to know that others wait. The answer to a renewal says so. The store
+// watches are the leases whose holders want to know that others wait. The answer to a renewal reports it. The store
 // asks at once after a message, after all that may hide one, and for a new lease, because others may have
 // waited before: by a renewal that extends nothing.
 type watches struct {
@@ -97,7 +97,7 @@ func (all *watches) next() (batch []driver.Lease) {
 	return batch
 }
 
-// wanted tells the holder of a lease that others wait.
+// wanted notifies the holder of a lease that others wait.
 func wanted(it *item) {
 	all := &it.State.store.watches
 	all.mu.Lock()

@@ -1,8 +1,8 @@
 // Package pubsub shares one subscription to Redis channels among many listeners.
 //
 // A message may be lost. While a channel is on, its listeners receive every message; when
-// one may have been missed, they are told so. A listener must therefore be able to find
-// out in another way what a message would have told it.
+// one may have been missed, they are notified. A listener must therefore be able to find
+// out in another way what a message would have reported.
 package pubsub
 
 import (
@@ -20,7 +20,7 @@ type Codec interface {
 	ID(name string) string
 
 	// Parse returns the id in a message, and the value that the message carries. The value
-	// 0 tells the listener to act as if a message was missed.
+	// 0 makes the listener act as if a message was missed.
 	Parse(payload string) (id string, value uint64, ok bool)
 
 	// Verify reports whether the message comes from a sender that knows the name of the
@@ -28,7 +28,7 @@ type Codec interface {
 	Verify(name, payload string) bool
 }
 
-// OpenFunc returns a subscription to no channel, without IO. Before each ping, stays tells
+// OpenFunc returns a subscription to no channel, without IO. Before each ping, stays reports
 // whether the subscription still is at a node where messages arrive.
 type OpenFunc func(ctx context.Context) (ps *redis.PubSub, stays func() bool)
 
@@ -88,11 +88,11 @@ type Options struct {
 
 	// Sharded uses SSUBSCRIBE: messages arrive at the node of a cluster that serves the slot of
 	// their channel. The subscription must be at that node. If a slot moves away, the connection
-	// ends, and all listeners are told that they may have missed a message.
+	// ends, and all listeners are notified that they may have missed a message.
 	Sharded bool
 
 	// Message, if it is set, gets all messages instead of the Codec, which is nil then, with the name of
-	// their channel without the prefix. Listeners are only told when a message may have been missed. Message
+	// their channel without the prefix. Listeners are only notified when a message may have been missed. Message
 	// must not block.
 	Message func(channel, payload string)
 
@@ -126,7 +126,7 @@ func New(open OpenFunc, codec Codec, o Options) *Subscription {
 	return s
 }
 
-// Cancel ends the subscription without waiting. Listeners are not told.
+// Cancel ends the subscription without waiting. Listeners are not notified.
 func (s *Subscription) Cancel() { s.cancel() }
 
 // Close calls Cancel and waits until the connection is closed.
@@ -165,7 +165,7 @@ func (s *Subscription) Join(name, channel string) *Listener {
 }
 
 // Listen makes a listener active: the Subscription subscribes to its channel. If the
-// channel was not on at Join, the listener is told later that it may have missed a message.
+// channel was not on at Join, the listener is notified later that it may have missed a message.
 func (s *Subscription) Listen(l *Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +369,7 @@ func (s *Subscription) stop() bool {
 	return true
 }
 
-// miss tells a listener that it may have missed a message. The caller holds mu.
+// miss notifies a listener that it may have missed a message. The caller holds mu.
 func (l *Listener) miss() {
 	l.missed = true
 	l.notify()

@@ -69,7 +69,7 @@ func (s *Subscription) session() (worked bool, err error) {
 		_ = ps.Close()
 		return false, nil
 	}
-	ctx = redisnode.WithoutDial(ctx) // go-redis would reconnect without telling the listeners
+	ctx = redisnode.WithoutDial(ctx) // go-redis would reconnect without notifying the listeners
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -73,7 +73,7 @@ func (c *serverCheck) judgeClock() {
 		return
 	}
 	trips := make([]time.Duration, len(c.sample))
-	best := 0 // the sample that tells most about the offset
+	best := 0 // the sample that shows the offset best
 	for i, s := range c.sample {
 		trips[i] = s.received.Sub(s.sent)
 		if trips[i] < trips[best] {

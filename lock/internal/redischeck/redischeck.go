@@ -55,8 +55,8 @@ const (
 // bySeverity has the severities from the least.
 var bySeverity = []string{Note, NotKnown, Warning, Unsafe}
 
-// Check checks each server. The findings are those of each server in turn, the worst first. The error says why the check is
-// not complete.
+// Check checks each server. The findings are those of each server in turn, the worst first. The error states why the check
+// is not complete.
 func (t *Target) Check(ctx context.Context) (servers []Server, findings []Finding, err error) {
 	masters, _, err := t.Redis.Masters(ctx, true)
 	if len(masters) == 0 {

@@ -21,7 +21,7 @@ func (c *serverCheck) judge() {
 	c.judgeCluster()
 }
 
-// why says why INFO has shown nothing.
+// why returns why INFO has shown nothing.
 func (c *serverCheck) why() string {
 	if c.infoErr != nil {
 		return "INFO: " + c.infoErr.Error()

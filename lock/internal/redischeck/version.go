@@ -76,7 +76,7 @@ func infoVersion(info map[string]string) version {
 }
 
 // versionSource is a script that returns the product and the version. Servers before Redis 7
-// do not tell a script.
+// report neither to a script.
 const versionSource = `return {redis.SERVER_NAME or 'redis', redis.SERVER_VERSION or redis.REDIS_VERSION or '', redis.REDIS_VERSION or ''}`
 
 // tryScript runs a script. It also finds out the version if INFO does not show it.

@@ -118,7 +118,7 @@ func (c *Client) Serving(slot uint16) *Node {
 	return c.node
 }
 
-// Hold tells the node that serves a slot that a lease lasts for ttl from now; see [redisnode.Node.Hold].
+// Hold informs the node that serves a slot that a lease lasts for ttl from now; see [redisnode.Node.Hold].
 func (c *Client) Hold(slot uint16, ttl time.Duration) {
 	if n := c.Serving(slot); n != nil {
 		n.Hold(ttl)

@@ -47,7 +47,7 @@ type cluster struct {
 	polledAt      time.Time
 	current, next *refresh // in progress, and requested after that; nil: none
 
-	// To tell a fail-over from a slot that was moved.
+	// To distinguish a fail-over from a slot that was moved.
 	masterOf map[string]string // from the address of each replica to that of its master
 	told     [2]*Node          // the masters of the latest move, before and after
 }

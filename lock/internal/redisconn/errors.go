@@ -1,4 +1,4 @@
-// Errors of a Client: what the server says, what to do about it, and no secrets.
+// Errors of a Client: what the server reports, what to do about it, and no secrets.
 
 package redisconn
 
@@ -38,7 +38,7 @@ var (
 	errNoMaster = errors.New("no Sentinel knows a master of that name; check MasterName in the redis.FailoverOptions, or master_name in the URL")
 )
 
-// textError is an error with a text that says more.
+// textError is an error with a longer text.
 type textError struct {
 	text string
 	errs []error
@@ -79,7 +79,7 @@ type secrets struct {
 
 // clean returns an error of go-redis without the secrets and the owners. Some error replies
 // repeat the arguments of the command, and errors end up in logs. The password is removed as a whole word only:
-// otherwise the gaps in common words would tell a weak one.
+// otherwise the gaps in common words would reveal a weak one.
 func (s *secrets) clean(err error, owners ...string) error {
 	text := err.Error()
 	shown, _, _ := strings.Cut(text, ", with args beginning with:")
@@ -162,8 +162,8 @@ func (c *Client) explain(err error, sc *redisnode.Script, owners ...string) erro
 	return clean
 }
 
-// explainClosed says more about a connection that the server has closed. A server that refuses a login closes the connection
-// when a long command comes, and the refusal may not be read any more.
+// explainClosed explains the error of a connection that the server has closed. A server that refuses a login closes the
+// connection when a long command comes, and the refusal may not be read any more.
 func (c *Client) explainClosed(err error) error {
 	closed := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	switch latest := c.latest.Load(); {
@@ -182,7 +182,7 @@ func isRefusedLogin(reply string) bool {
 		strings.Contains(reply, "ERR Client sent AUTH, but no password is set")
 }
 
-// IsRefusedLogin reports whether an error of a Client says that the server has refused the user or the password.
+// IsRefusedLogin reports whether an error of a Client means that the server has refused the user or the password.
 func IsRefusedLogin(err error) bool { return err != nil && isRefusedLogin(err.Error()) }
 
 // advise returns what to do about an error reply, "" if that is not known. sc is the script, or nil.

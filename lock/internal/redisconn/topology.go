@@ -1,4 +1,4 @@
-// The refreshes, which read the slots of a cluster again and tell fail-overs from slots that were moved.
+// The refreshes, which read the slots of a cluster again and distinguish fail-overs from slots that were moved.
 
 package redisconn
 
@@ -247,8 +247,8 @@ func (c *cluster) probeSuspects() bool {
 	return slices.ContainsFunc(list, func(n *Node) bool { return n.suspect.Load() })
 }
 
-// noteMove tells that a replica has become the master of a slot of its master. Slots that move
-// together are told once, as a notice of either node: renewals of the slot may have been meant for the
+// noteMove reports that a replica has become the master of a slot of its master. Slots that move
+// together are reported once, as a notice of either node: renewals of the slot may have been meant for the
 // one before.
 func (c *cluster) noteMove(before, after *Node) {
 	if before == nil || after == nil || before == after {

@@ -18,7 +18,7 @@ import (
 // answered that the key is missing.
 var ErrElsewhere = errors.New("the slot is moving, and neither node had the key")
 
-// Renew renews leases as [renewal.Renewer] says. A batch is one round trip, or on a
+// Renew renews leases as [renewal.Renewer] requires. A batch is one round trip, or on a
 // cluster one to each master. Leases that have moved take more.
 //
 // The reply to a script is what [ParseDenied] reads.
@@ -35,7 +35,7 @@ func Renew[S any](ctx context.Context, p *Plan[S], batch []driver.Lease, out []r
 	return fmt.Errorf("%s: renew: %d of %d without an answer: %w", p.Store, r.unknown, len(batch), r.err)
 }
 
-// RenewOne renews a lease. Its error says why the outcome is unknown.
+// RenewOne renews a lease. Its error states why the outcome is unknown.
 func RenewOne[S any](ctx context.Context, p *Plan[S], l driver.Lease) (renewal.Outcome, error) {
 	var out [1]renewal.Outcome
 	err := Renew(ctx, p, []driver.Lease{l}, out[:])
@@ -73,7 +73,7 @@ func (r *renewing[S]) lose(it *Item[S], lost renewal.Outcome) {
 	r.out[it.index] = lost
 }
 
-// answered implements judge. short says why the replicas do not suffice, if they do not.
+// answered implements judge. short states why the replicas do not suffice, if they do not.
 func (r *renewing[S]) answered(items []Item[S], reply any, short error, again []Item[S]) ([]Item[S], error) {
 	most := len(items)
 	if items[0].Yields {

@@ -29,7 +29,7 @@ type Item[S any] struct {
 	Slot   uint16 // of the keys
 	Kind   uint8  // a script has leases of one Kind and TTL
 	Alone  bool   // a script must not have other leases
-	Yields bool   // the reply to a renewal may say that others wait; see Plan.Wanted. Leases of one Kind have the same
+	Yields bool   // the reply to a renewal may show that others wait; see Plan.Wanted. Leases of one Kind have the same
 	Step   uint8  // of Plan.Next: 0 is the script with all keys
 	Minor  bool   // a denial of the current step is no loss
 
@@ -60,7 +60,7 @@ type Plan[S any] struct {
 	// i-th lease of n, after the leases that are lost.
 	Wanted func(it *Item[S])
 
-	// Unexplained is set if the scripts do not tell what they have found instead of a lost lease.
+	// Unexplained is set if the scripts do not report what they have found instead of a lost lease.
 	Unexplained bool
 
 	// Parse reads the reply to a script that releases items. It returns the indexes, from 1, of the items that must

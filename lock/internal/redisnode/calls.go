@@ -34,7 +34,7 @@ func (lateError) Unwrap() error { return os.ErrDeadlineExceeded }
 type Calls struct {
 	ctx    context.Context // ends with the client
 	end    context.CancelFunc
-	report atomic.Pointer[func(renewal.Event)] // nil: nobody is told
+	report atomic.Pointer[func(renewal.Event)] // nil: nobody is notified
 
 	ticks atomic.Bool                   // the timer runs; changes with mu held
 	next  atomic.Pointer[chan struct{}] // closed at the next tick

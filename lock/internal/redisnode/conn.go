@@ -145,7 +145,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close implements net.Conn. Below TLS nothing is said to the server, because that could block.
+// Close implements net.Conn. Below TLS nothing is sent to the server, because that could block.
 func (c *conn) Close() error {
 	l := c.lane
 	l.mu.Lock()

@@ -47,8 +47,8 @@ type notices struct {
 	several   bool       // there are several servers behind the address, so another run_id means nothing
 }
 
-// Tell reports an event of the renewals of a node. detail, which follows the address of n, says which process answers now, or its
-// role; it is "" if nothing is known to have changed. verify says that the server may have lost leases.
+// Tell reports an event of the renewals of a node. detail, which follows the address of n, names the process that answers now, or
+// its role; it is "" if nothing is known to have changed. verify means that the server may have lost leases.
 func (n *Node) Tell(node int, detail string, verify bool) { n.notices.tell(node, detail, verify) }
 
 func (n *notices) tell(node int, detail string, verify bool) {
@@ -67,7 +67,7 @@ func (n *notices) tell(node int, detail string, verify bool) {
 // has added nothing.
 //
 // Each batch asks until one has the answer, because the batch that meets a new server must know it
-// before it tells that leases are missing there.
+// before it reports that leases are missing there.
 func (n *notices) identify(ctx context.Context, pipe redis.Pipeliner, source bool) (answer *redis.StringCmd, links int64) {
 	links = n.links.Load()
 	if !source && links == n.known.Load() || n.calls.report.Load() == nil || n.refused.Load() {
@@ -112,8 +112,8 @@ func (n *notices) identified(answer *redis.StringCmd, links int64) {
 // replica and back is so fast.
 const severalWithin = 10 * time.Second
 
-// noteDemotion takes the error of a script, and tells if the server refuses writes because it is a replica. A server that is
-// demoted keeps its connections, so identify does not notice.
+// noteDemotion reports an event if the error of a script means that the server refuses writes because it is a replica.
+// A server that is demoted keeps its connections, so identify does not notice.
 func (n *notices) noteDemotion(err error) {
 	var reply redis.Error
 	if errors.As(err, &reply) && HasCode(reply, "READONLY") {

@@ -67,7 +67,7 @@ func (s *standing) conn() *conn {
 	return l.conn
 }
 
-// Hold tells the node that a lease on its server lasts for ttl from now. While leases last and somebody gets the
+// Hold informs the node that a lease on its server lasts for ttl from now. While leases last and somebody gets the
 // events, the node keeps a standing connection. If that ends and can be made again, leases may be lost.
 func (n *Node) Hold(ttl time.Duration) {
 	s := &n.standing
