@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/benchmarks/internal/bench"
 )
 
-// task tells a child what to do.
+// task is the order for a child.
 type task struct {
 	Candidate string
 	Addrs     []string // of a single server, or of the masters of a cluster

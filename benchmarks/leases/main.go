@@ -55,7 +55,7 @@ var program = bench.Program{
 
 func main() { os.Exit(program.Main()) }
 
-// plan says what to measure and how long.
+// plan holds what to measure and how long.
 type plan struct {
 	leases int
 	ttl    time.Duration

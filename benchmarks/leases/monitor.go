@@ -20,7 +20,7 @@ const (
 
 // monitor observes the keys of one server from outside of the process that renews
 // them. It polls the expiry time of some keys four times in a period. When an expiry time has moved, the key was renewed
-// one TTL before it. So the server's clock tells when each renewal took effect, no
+// one TTL before it. So the server's clock shows when each renewal took effect, no
 // matter when the monitor polls.
 type monitor struct {
 	node   *node

@@ -26,7 +26,7 @@ const ttl = 30 * time.Second
 type candidate struct {
 	name string
 
-	// usesSet tells that the client sends SET as a command of its own. The SETs of the
+	// usesSet means that the client sends SET as a command of its own. The SETs of the
 	// other clients are part of their scripts.
 	usesSet bool
 

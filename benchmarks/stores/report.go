@@ -81,7 +81,7 @@ func renewalTable(r *bench.Results) bench.Table {
 	return t
 }
 
-// kept says how many leases were lost, and how late renewals were sent at worst.
+// kept reports how many leases were lost, and how late renewals were sent at worst.
 func kept(r *bench.Results) string {
 	lost, late := 0.0, 0.0
 	for _, s := range r.Samples {

@@ -84,7 +84,7 @@ func titleOf(name string) string {
 	return p.title
 }
 
-// hasTick tells whether a peer can run with a tick. A peer without ticks runs with
+// hasTick reports whether a peer can run with a tick. A peer without ticks runs with
 // any.
 func hasTick(name string, tick time.Duration) bool {
 	if name == netty || tick == 0 {

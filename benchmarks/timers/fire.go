@@ -14,7 +14,7 @@ const (
 	warmUpTime   = 300 * time.Millisecond
 )
 
-// setupDelay is the value that tells by how many milliseconds scheduling the timers
+// setupDelay is the value that reports by how many milliseconds scheduling the timers
 // took too long: some of them fired before the meter ran.
 const setupDelay = "setup-delay"
 

@@ -66,7 +66,7 @@ func plan(quick bool, rounds int) []job {
 	return jobs
 }
 
-// repetition says in which rounds a row is measured.
+// repetition determines in which rounds a row is measured.
 type repetition int
 
 const (

@@ -175,7 +175,7 @@ func dial(ctx context.Context, text string) (redis.UniversalClient, error) {
 var errForm = usageError{"its form is redis://USER:PASSWORD@HOST:PORT/DB?OPTION=VALUE, with the options of go-redis, " +
 	"and in a password # % / ? and spaces are written as %23 %25 %2F %3F %20"}
 
-// clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster. A server that does not tell
+// clusterOf returns a client for the server or, if it is a node of a cluster, for the cluster. A server that reports none
 // counts as a single one. The error is the cause of ctx if it has ended, and that of a server without TLS if the URL asks for it.
 func clusterOf(ctx context.Context, opts *redis.Options) (redis.UniversalClient, error) {
 	asked, cancel := context.WithTimeout(ctx, askTimeout)

@@ -11,7 +11,7 @@ const guardName = "guard"
 // reserve of the lease covers it.
 const guardDelay = 50 * time.Millisecond
 
-// guardMessage is what leasewheel tells its guard, as a line of JSON. Times are given twice, as
+// guardMessage is what leasewheel sends its guard, as a line of JSON. Times are given twice, as
 // an instant of the wall clock and as the time until then, because either clock may be wrong:
 // the wall clock after a step, the other after a sleep of the machine.
 type guardMessage struct {

@@ -103,19 +103,19 @@ func (g *guardClient) restart(std streams) error {
 	return nil
 }
 
-// begin tells the guard which command it guards.
+// begin sends the guard the command to guard.
 func (g *guardClient) begin(m guardMessage) {
 	g.command = m
 	g.send(m)
 }
 
-// stopping tells the guard that the command has been asked to end, and when it is to be killed.
+// stopping informs the guard that the command has been asked to end, and when it is to be killed.
 func (g *guardClient) stopping(kill time.Time) {
 	g.kill = kill
 	g.send(guardMessage{Stopping: true, Left: time.Until(kill), Wall: kill.UnixNano()})
 }
 
-// send tells the guard something. It does not wait for long if the guard hangs.
+// send sends the guard a message. It does not wait for long if the guard hangs.
 func (g *guardClient) send(m guardMessage) {
 	if g.pid == 0 {
 		return
@@ -125,10 +125,10 @@ func (g *guardClient) send(m guardMessage) {
 		return
 	}
 	_ = g.pipe.SetWriteDeadline(time.Now().Add(sendTimeout))
-	_, _ = g.pipe.Write(append(line, '\n')) // if the guard has ended, its state says so
+	_, _ = g.pipe.Write(append(line, '\n')) // if the guard has ended, its state shows it
 }
 
-// report tells the guard the deadline of the lease, if it has changed.
+// report sends the guard the deadline of the lease, if it has changed.
 func (g *guardClient) report(deadline time.Time) {
 	if deadline.IsZero() {
 		return
@@ -192,7 +192,7 @@ func guard(std streams) int {
 	}
 }
 
-// act sends the signals that are due, and then tells the user. What has left the group of the command is found only
+// act sends the signals that are due, and then informs the user. What has left the group of the command is found only
 // as long as leasewheel exists. After the KILL, act kills what has started since.
 func (g *guardState) act(std streams) {
 	terminate, kill := g.due(time.Now())

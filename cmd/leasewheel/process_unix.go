@@ -27,7 +27,7 @@ type process struct {
 	changed  <-chan os.Signal // has a signal when a child has stopped or ended
 	ended    chan struct{}    // closed by finish
 	guard    *guardClient
-	ahead    *os.File  // tells the process to become the command
+	ahead    *os.File  // makes the process become the command
 	terminal *terminal // nil: there is none
 	std      streams
 }
@@ -210,10 +210,10 @@ func (p *process) terminate(sig syscall.Signal) {
 
 func (p *process) killAll() { p.signalAll(syscall.SIGKILL) }
 
-// report tells the guard the deadline of the lease.
+// report sends the guard the deadline of the lease.
 func (p *process) report(deadline time.Time) { p.guard.report(deadline) }
 
-// stopping tells the guard that the command has been asked to end within the budget.
+// stopping informs the guard that the command has been asked to end within the budget.
 func (p *process) stopping(budget time.Duration) { p.guard.stopping(time.Now().Add(budget)) }
 
 // guardChanged takes in a new state of the guard. A guard that was stopped protects nothing, so it is killed.

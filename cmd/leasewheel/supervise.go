@@ -91,7 +91,7 @@ func (s *supervision) outcome() outcome {
 	return outcome{status: s.status, typed: s.typed}
 }
 
-// lose stops the command, and then tells the user why.
+// lose stops the command, and then informs the user why.
 func (s *supervision) lose(err error) {
 	s.lost = err
 	budget := s.budget(err)

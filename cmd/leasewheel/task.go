@@ -103,7 +103,7 @@ func (t *task) budget(lost error) time.Duration {
 	if errors.As(lost, &why) && why.Reason == renewal.ReasonExpired {
 		return min(t.grace, why.Left-t.reserve/2)
 	}
-	return t.grace // the server has said that the lock is gone, or it is held still
+	return t.grace // the server has answered that the lock is gone, or it is held still
 }
 
 // describe prints why the lock was lost.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	announceAfter = time.Second               // until a command that waits says for whom
+	announceAfter = time.Second               // until a command that waits names the holder
 	holderTimeout = time.Second               // of the server to name the holder of a lock
 	maxAge        = 10 * 365 * 24 * time.Hour // of a lock; a token that is older is no time
 )
@@ -141,7 +141,7 @@ func (c *lockClient) announce(ctx context.Context, key string, std streams) (end
 	return cancel
 }
 
-// withHolder adds to the error of a taken lock who holds it, if the server says so in time.
+// withHolder adds to the error of a taken lock who holds it, if the server names it in time.
 func (c *lockClient) withHolder(key string, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
 	defer cancel()

@@ -75,7 +75,7 @@ type unprefixed struct{ err error }
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.err.Error(), "lock: ") }
 func (e unprefixed) Unwrap() error { return e.err }
 
-// Failed returns an error that says which operation of a store failed, or nil if err is nil. Its text leaves
+// Failed returns an error that names the failed operation of a store, or nil if err is nil. Its text leaves
 // out the prefix of package lock, which adds the key.
 func Failed(store, verb string, err error) error {
 	if err == nil {

@@ -87,7 +87,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{slog.New(h.next().WithGroup(name)), h.limits, h.queue}
 }
 
-// Handle implements slog.Handler. The last record of a message in a window says that
+// Handle implements slog.Handler. The last record of a message in a window states that
 // further ones are omitted. The next one counts those that were.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	limit := maxEvents

@@ -15,7 +15,7 @@ const (
 )
 
 // queue passes records on in order. Its goroutine exists only while there are records, so it ends
-// without being told, unless a handler blocks for ever.
+// without a signal, unless a handler blocks for ever.
 type queue struct {
 	mu      sync.Mutex // guards all below
 	records []queued

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Interval is the longest time from Need to the next check. To tell a long time from a pause
+// Interval is the longest time from Need to the next check. To distinguish a long time from a pause
 // of the whole process, require that two checks in a row find the same state.
 const Interval = time.Second
 

@@ -67,7 +67,7 @@ func Replace(path, section, text string) error {
 	return os.WriteFile(path, []byte(before+begin+"\n"+text+end+after), 0o644)
 }
 
-// Machine returns the number of cores and, where the system tells it, the name of the processor.
+// Machine returns the number of cores and, where the system reports it, the name of the processor.
 func Machine() string {
 	info, _ := os.ReadFile("/proc/cpuinfo") // only Linux has it
 	for line := range strings.Lines(string(info)) {
@@ -78,7 +78,7 @@ func Machine() string {
 	return fmt.Sprintf("%d × %s", runtime.NumCPU(), runtime.GOARCH)
 }
 
-// Load returns the load averages of the last 1, 5 and 15 minutes, or "" where the system does not tell.
+// Load returns the load averages of the last 1, 5 and 15 minutes, or "" where the system does not report it.
 func Load() string {
 	text, _ := os.ReadFile("/proc/loadavg") // only Linux has it
 	fields := strings.Fields(string(text))

@@ -62,7 +62,7 @@ func Check(t testing.TB, err error) {
 	}
 }
 
-// MissingError says that a program of a server is not installed.
+// MissingError means that a program of a server is not installed.
 type MissingError struct{ Server, Program string }
 
 func (e *MissingError) Error() string {

@@ -170,7 +170,7 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	return rdb
 }
 
-// Move moves a slot with its keys from one master to another and tells all masters, as a
+// Move moves a slot with its keys from one master to another and informs all masters, as a
 // resharding does. It first waits until the new owner knows all earlier moves. Otherwise its
 // claim would not be newer than theirs, and the masters would redirect clients to each
 // other forever.

@@ -82,9 +82,9 @@ var (
 	command  = regexp.MustCompile(`^redis\.p?call\('([A-Z]+)'((?:, KEYS\[\d\])*)([,)])`)
 )
 
-// NotLiteral returns the first line of a script that the check of Alibaba Tair refuses, by what its documentation and its
-// users say, or "": a call whose command is no literal or whose key is not KEYS[n], a call in a call, unpack, another
-// name for it, for redis or for redis.call, or PUBLISH.
+// NotLiteral returns the first line of a script that the check of Alibaba Tair refuses, by its documentation and its
+// users' reports, or "": a call whose command is no literal or whose key is not KEYS[n], a call in a call, unpack,
+// another name for it, for redis or for redis.call, or PUBLISH.
 func NotLiteral(source string) string {
 	known, ok := verdicts.Load(source)
 	if !ok {

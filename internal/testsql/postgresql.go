@@ -137,7 +137,7 @@ func (p *Postgres) Kill() {
 }
 
 // sessions returns the children of the postmaster, also after its end. Their working directory
-// is the data folder. Only Linux tells that; elsewhere sessions end soon after their postmaster.
+// is the data folder. Only Linux shows that; elsewhere sessions end soon after their postmaster.
 func (p *Postgres) sessions() []int {
 	var pids []int
 	data := p.data()

@@ -80,7 +80,7 @@ func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 // peerLines are the lines of the configuration of server i about all servers, which it reaches by links, unless they are nil.
 //
 // Of two servers the one with the higher number makes the connection for elections. If the other one
-// tried, it would tell its own address, and get a connection that passes by the links. So it tries in
+// tried, it would send its own address, and get a connection that passes by the links. So it tries in
 // vain, at a port where nobody listens.
 func peerLines(i int, all []peers, links *testproxy.Mesh) (string, error) {
 	const nobody = "127.0.0.1:1"

@@ -1,4 +1,4 @@
-// Package tlsdial tells a Redis server without TLS from one that does not answer.
+// Package tlsdial distinguishes a Redis server without TLS from one that does not answer.
 package tlsdial
 
 import (
@@ -26,7 +26,7 @@ const (
 )
 
 // Dialer returns dial, which speaks TLS, with another error for a server without TLS. Such a server waits for the end of a
-// line, which a TLS handshake does not have, and says nothing. A dial that takes longer than a second is therefore accompanied
+// line, which a TLS handshake does not have, and stays silent. A dial that takes longer than a second is therefore accompanied
 // by a connection without TLS, over which a PING is sent, and no secret. The dial itself may end later than the returned
 // function: that of go-redis does not end with its ctx. If dial reaches another server than the one at the address, such as
 // through a tunnel, the error may be about the wrong one.

@@ -73,8 +73,8 @@
 // --max-concurrent-streams bounds them. If the program uses them all, the Store loses its locks: give it a client of its own.
 //
 // A leader that is paused, such as one in a virtual machine, and goes on after the others have replaced it may
-// revoke leases that its successor has renewed. Then only the token tells two holders apart, until the next renewal of
-// the first. Start such a member again instead of continuing it; see [locks in etcd].
+// revoke leases that its successor has renewed. Then only the token distinguishes two holders, until the next renewal
+// of the first. Start such a member again instead of continuing it; see [locks in etcd].
 //
 // Closing the store revokes its leases, so everything that it still holds becomes free. An
 // operator who revokes such a lease, or deletes a key, takes the locks away; the holders learn

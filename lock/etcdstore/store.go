@@ -156,7 +156,7 @@ func (s *Store) redialNow() {
 var errNoAnswer = errors.New("no answer in time")
 
 // failed returns the error of a call. If an answer did not come in time, that is the reason of the
-// network, or the cause of ctx if the client has a connection. Answers about the lock have no more to say.
+// network, or the cause of ctx if the client has a connection. Answers about the lock are returned as they are.
 func (s *Store) failed(ctx context.Context, what string, err error) error {
 	switch driver.VerdictOf(err) {
 	case driver.Done, driver.Taken, driver.NotHeld:
@@ -184,7 +184,7 @@ func (s *Store) failed(ctx context.Context, what string, err error) error {
 }
 
 // unreachable returns why the client has no connection to any member, or no room in it, or nil. The client
-// of etcd waits for both, and its error does not say why. A request that does not wait for a connection gets the reason
+// of etcd waits for both, and its error lacks the reason. A request that does not wait for a connection gets the reason
 // at once, and a stream begins at once if there is room for it, also if the server hangs.
 func (s *Store) unreachable() error {
 	ctx, cancel := context.WithTimeout(context.Background(), failurePause)

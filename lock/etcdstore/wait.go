@@ -47,7 +47,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 type waiter struct {
 	store      *Store
 	request    driver.Request
-	onQueued   func() // tells the client
+	onQueued   func() // notifies the client
 	poll       time.Duration
 	queued     bool // the server has answered
 	sent       bool // something that the server may have executed

@@ -8,7 +8,7 @@
 //		})
 //	}
 //
-// [Server] is a store that hangs or fails when a test says so.
+// [Server] is a store that hangs or fails when a test orders it.
 //
 // Run does not see everything:
 //

@@ -1,4 +1,4 @@
-// Server, a store that hangs or fails when a test says so.
+// Server, a store that hangs or fails when a test orders it.
 
 package faulttest
 

@@ -64,11 +64,11 @@ type lease struct {
 	renewed  time.Time // when the server last did it
 	unlocked time.Time // when the client has sent its release
 	taken    time.Time // when it was taken away
-	told     time.Time // when a renewal has told the client of it
+	told     time.Time // when a renewal has reported it to the client
 }
 
 // endedBy returns when a lease has ended, zero if it has not. What was taken away ends when the
-// holder is told, and for fenced writes at once.
+// holder is notified, and for fenced writes at once.
 func (l *lease) endedBy(now time.Time, fenced bool) time.Time {
 	var end time.Time
 	for _, at := range []time.Time{l.expires, l.unlocked, l.told, l.taken} {
@@ -119,7 +119,7 @@ func stack(all bool) string {
 	}
 }
 
-// startOf says where a goroutine of a bubble was started, in brackets, or nothing.
+// startOf returns where a goroutine of a bubble was started, in brackets, or nothing.
 func startOf(bubble string) string {
 	for goroutine := range strings.SplitSeq(stack(true), "\n\n") {
 		head, _, _ := strings.Cut(goroutine, "\n")

@@ -1,4 +1,4 @@
-// Cases that tell contention from an outage.
+// Cases that distinguish contention from an outage.
 
 package locktest
 
@@ -82,7 +82,7 @@ func (f *fixture) newHookedClient(waiting func()) *lock.Client {
 	return c
 }
 
-// contention expects an error that says that the lock is taken.
+// contention expects an error that means that the lock is taken.
 func (f *fixture) contention(err error) {
 	f.Helper()
 	assert.ErrorIs(f, err, lock.ErrNotAcquired)

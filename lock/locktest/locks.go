@@ -202,7 +202,7 @@ var limiting = []testCase{
 	}},
 }
 
-// limited checks that a lease has ended because its terms say so.
+// limited checks that a lease has ended because of its terms.
 func (f *fixture) limited(h *lock.Held) {
 	f.Helper()
 	var lost *renewal.LostError

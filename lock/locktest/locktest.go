@@ -53,7 +53,7 @@ type Config struct {
 	// NoMetadata is set for a store that does not show the metadata of holders.
 	NoMetadata bool
 
-	// Explains is set for a store that tells why a lease is lost, by LostMissing and LostTaken.
+	// Explains is set for a store that reports why a lease is lost, by LostMissing and LostTaken.
 	Explains bool
 
 	// Run runs a case. Use synctest.Test for a store that runs in virtual time. By
@@ -97,7 +97,7 @@ type Config struct {
 }
 
 // TestStore runs the whole contract against the store and returns when all cases are
-// done. It logs which cases are skipped because the store does not say that it can do something, or because a
+// done. It logs which cases are skipped because the store does not declare that it can do something, or because a
 // field of c is not set. The prefix of a
 // case, such as S1, is the promise of the page [safety] that it tests. The page
 // [writing a store] lists the usual mistake behind each failing case.

@@ -39,7 +39,7 @@ func (f *fixture) watch(l driver.Lease) <-chan struct{} {
 	return told
 }
 
-// asked expects that a holder is told, by a message or by one of its renewals.
+// asked expects that a holder is notified, by a message or by one of its renewals.
 func (f *fixture) asked(l driver.Lease, told <-chan struct{}) {
 	f.Helper()
 	for end := time.Now().Add(f.patience()); time.Now().Before(end); {
@@ -53,7 +53,7 @@ func (f *fixture) asked(l driver.Lease, told <-chan struct{}) {
 	require.Fail(f, "the holder was not told that others wait")
 }
 
-// notAsked expects that a holder is not told by anything that has happened so far.
+// notAsked expects that a holder is not notified by anything that has happened so far.
 func (f *fixture) notAsked(l driver.Lease, told <-chan struct{}) {
 	f.Helper()
 	require.Equal(f, []outcome{renewed}, f.renew(l))
@@ -61,7 +61,7 @@ func (f *fixture) notAsked(l driver.Lease, told <-chan struct{}) {
 	assert.Empty(f, told)
 }
 
-// yielders returns the modes in which holders are told.
+// yielders returns the modes in which holders are notified.
 func (f *fixture) yielders() []driver.Mode {
 	return slices.DeleteFunc(f.allModes(), func(m driver.Mode) bool { return !f.can.Yields.Has(m) })
 }

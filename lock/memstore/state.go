@@ -281,7 +281,7 @@ func (k *state) blockedFor(r driver.Request, now time.Time) (expiresIn time.Dura
 	return end.Sub(now), blocking
 }
 
-// ask tells the holders that others wait, if there are waiters.
+// ask notifies the holders that others wait, if there are waiters.
 func (k *state) ask() {
 	if len(k.queue) == 0 {
 		return

@@ -202,7 +202,7 @@ func takeID(owner string, stored int) string {
 	return fmt.Sprintf("%s#%d", owner, stored)
 }
 
-// errDuplicate says that the server has stored a message with the same id before.
+// errDuplicate means that the server has stored a message with the same id before.
 var errDuplicate = errors.New("the request was executed before")
 
 // take publishes the message that grants a free lock.

@@ -17,7 +17,7 @@
 // A release sends a message of core NATS, outside of the stream, on the subject of the lock's waiters.
 // Each process that waits for the lock subscribes to it, and asks again when the message arrives.
 // The server has no queue, so the first process to ask gets the lock, and waiters are served in no
-// order. A waiter also asks when the lease that it was told of has ended, and at least every two
+// order. A waiter also asks when the lease that was reported to it has ended, and at least every two
 // seconds. So a lost message or a holder that crashed delays a hand-over by about that.
 //
 // The state that a holder saves is the last message of another subject of the stream, with a TTL. The

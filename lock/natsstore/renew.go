@@ -29,7 +29,7 @@ func (s *Store) Renew(ctx context.Context, batch []driver.Lease, out []renewal.O
 		outcome, err := s.outcome(ctx, l, messages[i])
 		out[i] = outcome
 		if err != nil {
-			errs = err // one says enough, because they have one cause as a rule
+			errs = err // one is enough, because they have one cause as a rule
 		}
 	}
 	if s.hasClosed(errs) {

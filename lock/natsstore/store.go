@@ -306,7 +306,7 @@ func (s *Store) hasClosed(err error) bool {
 }
 
 // failed returns the error of a call. Answers about locks, and reasons why the call did
-// not begin, have no more to say.
+// not begin, are returned as they are.
 func (s *Store) failed(ctx context.Context, verb string, err error) error {
 	switch {
 	case s.hasClosed(err):
@@ -370,7 +370,7 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 
 func disconnected(nc *nats.Conn) bool { return !nc.IsConnected() && !nc.IsClosed() }
 
-// errConflict says that a subject has another last message than the expected one.
+// errConflict means that a subject has another last message than the expected one.
 var errConflict = errors.New("another request came first")
 
 // attempts are those of one call to publish a message that the server accepts only after the last one
@@ -416,7 +416,7 @@ func publishError(ctx context.Context, err error) error {
 	return fmt.Errorf("publish: %w", err)
 }
 
-// errNoServer says that a message has reached no server that could store it.
+// errNoServer means that a message has reached no server that could store it.
 var errNoServer = errors.New("no server answers for the stream")
 
 // notSent makes the error of a call that no server has received match driver.ErrNotSent.

@@ -138,7 +138,7 @@ const leastFirstSeq = 1e15
 const probe = "_"
 
 // checkRights returns an error if the user of the connection lacks a right that locks need. The server
-// refuses a message without telling its sender, so a lock could be granted and never be renewed or
+// refuses a message without notifying its sender, so a lock could be granted and never be renewed or
 // released.
 func checkRights(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, o Options) error {
 	nc := js.Conn()

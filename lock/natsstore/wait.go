@@ -25,7 +25,7 @@ const (
 
 // Wait implements [driver.Store]. It tries, subscribes to the releases of the lock, and tries again
 // after each of them. A message may be lost, and a lease may end without one. So it also tries when
-// the lease that it was told of has ended, and at least every two seconds.
+// the lease that was reported to it has ended, and at least every two seconds.
 //
 // Wait returns an error if its first two attempts fail, or if the server does not answer for 5
 // seconds.
@@ -51,7 +51,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 type waiter struct {
 	store    *Store
 	request  driver.Request
-	onQueued func()             // tells the client
+	onQueued func()             // notifies the client
 	wake     chan struct{}      // holds an element after a release
 	releases *nats.Subscription // nil until the lock was found taken
 
@@ -180,7 +180,7 @@ func (w *waiter) listen() bool {
 	return true
 }
 
-// ask tells the holder that the waiter waits.
+// ask notifies the holder that the waiter waits.
 func (w *waiter) ask() { _ = w.store.js.Conn().Publish(w.store.asks(w.request.Key), nil) }
 
 // Watch implements [driver.Store]. Waiters send a message with each try, and when a new holder asks for it.
@@ -200,8 +200,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// announced wakes the waiters of a lock if err, which it returns, is nil. It neither waits nor tells whether the message
-// arrives, because waiters poll, too.
+// announced wakes the waiters of a lock if err, which it returns, is nil. It neither waits nor reports whether the
+// message arrives, because waiters poll, too.
 func (s *Store) announced(key string, err error) error {
 	if err == nil {
 		_ = s.js.Conn().Publish(s.releases(key), nil)

@@ -37,7 +37,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (driver.Lease, er
 	return driver.Lease{}, s.refusal(a)
 }
 
-// refusal returns the error of an answer that is neither a grant nor says that the lock is taken.
+// refusal returns the error of an answer that is neither a grant nor a report that the lock is taken.
 func (s *Store) refusal(a answer) error {
 	if a.verdict == tooLong {
 		return fmt.Errorf("%w: the writer's lease has %v left, more than a reader may have (Options.WatchdogTTL %v)",

@@ -34,7 +34,7 @@
 // # Waiting
 //
 // A waiter subscribes to the channel of Redisson and asks again after each message, and when the lease
-// has ended of which the server told it. It does not poll. Only an RFairLock has a queue on the server;
+// that the server reported has ended. It does not poll. Only an RFairLock has a queue on the server;
 // see [driver.Description.Unordered]. If waiters get the lock only when
 // leases end, compare [Options.Sharding] with the setting of the JVMs.
 //

@@ -46,7 +46,7 @@ func (k Kind) String() string {
 	return "unknown kind"
 }
 
-// Sharding says how the processes of a cluster tell each other of releases, as
+// Sharding selects how the processes of a cluster announce releases to each other, as
 // ShardedSubscriptionMode does in Redisson.
 type Sharding uint8
 

@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// luaFiles holds the scripts. The header of each file says what it does, its keys, arguments and
+// luaFiles holds the scripts. The header of each file states what it does, its keys, arguments and
 // reply, the files that it requires, and a bound of its work.
 //
 //go:embed lua/*.lua
@@ -60,7 +60,7 @@ func (s *Store) run(ctx context.Context, c call, secret string) (redisconn.Reply
 }
 
 // publishCommand returns the command that wakes waiters: PUBLISH or SPUBLISH. On a cluster the first call
-// asks the node of the name whether it knows SPUBLISH, unless Options.Sharding says so.
+// asks the node of the name whether it knows SPUBLISH, unless Options.Sharding settles it.
 func (s *Store) publishCommand(ctx context.Context, name string) (string, error) {
 	if Sharding(s.sharded.Load()) == ShardingAuto {
 		if err := s.probeSharding(ctx, name); err != nil {
@@ -151,5 +151,5 @@ func millis(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// failed returns an error that says which operation failed.
+// failed returns an error that names the operation that failed.
 func failed(verb string, err error) error { return basic.Failed("redisson", verb, err) }

@@ -46,7 +46,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 type waiter struct {
 	store      *Store
 	request    *driver.Request
-	onQueued   func() // tells the client
+	onQueued   func() // notifies the client
 	state      *leaseState
 	subscriber *subscriber
 

@@ -85,7 +85,7 @@ func (w *wakeups) subscribe(l *subscriber, n *redisconn.Node) {
 }
 
 // listen subscribes to the channel of a subscriber. If a message may have been missed, its listener
-// is told later. When the slot of a sharded channel has moved, listen changes the subscription.
+// is notified later. When the slot of a sharded channel has moved, listen changes the subscription.
 func (w *wakeups) listen(l *subscriber, sharded bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

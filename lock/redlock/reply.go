@@ -54,5 +54,5 @@ func parseLeft(item any) (time.Duration, error) {
 
 var errGivenUp = fmt.Errorf("the owner was given up by an earlier release: %w", driver.ErrNotAcquired)
 
-// failed returns an error that says which operation failed.
+// failed returns an error that names the operation that failed.
 func failed(verb string, err error) error { return basic.Failed("redlock", verb, err) }

@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/redisnode"
 )
 
-// luaFiles holds the files of the scripts. The header of each file says what the script does, its
+// luaFiles holds the files of the scripts. The header of each file states what the script does, its
 // keys, arguments and reply, and a bound of its work.
 //
 //go:embed lua/*.lua

@@ -225,7 +225,7 @@ func (e noConnError) Error() string {
 
 func (e noConnError) Unwrap() error { return e.err }
 
-// failed returns an error that says which operation failed, or nil.
+// failed returns an error that names the operation that failed, or nil.
 func failed(verb string, err error) error { return basic.Failed("sqlstore", verb, err) }
 
 // isPermanent reports whether another try would return the same error.

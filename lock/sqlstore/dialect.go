@@ -9,7 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Dialect says which database a *sql.DB is of. The zero Dialect is of none.
+// Dialect names the database that a *sql.DB is of. The zero Dialect is of none.
 type Dialect struct{ dialect }
 
 // String returns the name of the database.
@@ -171,7 +171,7 @@ const (
 	foundMissing              // it has ended, and nobody holds the lock
 )
 
-// foundIn tells what a row says of a lease that was not renewed. The row has not waited for others.
+// foundIn returns what a row shows of a lease that was not renewed. The row has not waited for others.
 func foundIn(l renewItem, kind int64, owner []byte, token, expires, now int64) found {
 	switch {
 	case kind != 0 || len(owner) == 0 || string(owner) == keptOwner || expires < now:

@@ -10,7 +10,7 @@
 //	…
 //	client, err := lock.New(store, nil)
 //
-// The page [locks in a database] says what such a store is good for, and how it solves the
+// The page [locks in a database] explains what such a store is good for, and how it solves the
 // problems that locks in databases have.
 //
 // # Modes
@@ -44,7 +44,7 @@
 //
 // The store uses no advisory locks and nothing else of a session, so it works behind PgBouncer in
 // transaction mode. It works on the primary only. With asynchronous replicas, a fail-over may lose
-// a grant and give a lock two holders, which fencing tokens tell apart; synchronous replicas and
+// a grant and give a lock two holders, which fencing tokens distinguish; synchronous replicas and
 // [Options.SynchronousCommit] prevent it. Do not make the tables UNLOGGED: the server empties
 // them after a crash.
 //

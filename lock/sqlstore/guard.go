@@ -43,7 +43,7 @@ type Holder interface {
 // # Errors
 //
 // The error is that of held.Err if the client knows that the lock is not held, such as
-// lock.ErrNotHeld after Unlock. It matches lock.ErrLost if the database says so. Any other error is
+// lock.ErrNotHeld after Unlock. It matches lock.ErrLost if the database reports it. Any other error is
 // that of the database; it may report a deadlock, a serialization failure or that it is busy, and
 // then the whole transaction can be repeated. After any error the transaction must be rolled
 // back. For a lock.Multi guard each of its Handles.

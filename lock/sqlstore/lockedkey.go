@@ -178,7 +178,7 @@ func (k *lockedKey) look(ctx context.Context, owner string) (next *first, refuse
 	return next, tombstones > 0, nil
 }
 
-// grantTo gives the lock to the first live place, for the rest of it, and tells its owner. After a step
+// grantTo gives the lock to the first live place, for the rest of it, and notifies its owner. After a step
 // back of the clock the place of a dead waiter seems to last longer than any place does.
 func (k *lockedKey) grantTo(ctx context.Context, next *first) error {
 	k.grant(next.owner, min(next.expires, k.now+ms(place)), next.metadata)
@@ -273,7 +273,7 @@ func (k *lockedKey) giveUp(ctx context.Context, owner string) error {
 }
 
 // ask decides a request in a transaction. With a place above 0, in ms, a request that is not
-// granted enters the queue, and is told of a grant on the channel.
+// granted enters the queue, and is notified of a grant on the channel.
 //
 // Many waiters may come at once, and the renewals of the holder wait for the row with them. So a waiter enters
 // without a transaction if it can. If it finds the lock taken when it has the row, it lets go of it.
@@ -305,8 +305,8 @@ var errTaken = errors.New("sqlstore: the lock is taken")
 //
 // Each statement is a transaction, so the row of the lock is not locked during a round trip. The one that makes
 // the place locks the row first and looks at its newest version. So a transaction that releases the lock comes
-// before it, and there is no place, or after it and sees the place. The row says already that the key
-// has places, for longer than this one lasts. It also says, by refused_until, that nobody was given up since the
+// before it, and there is no place, or after it and sees the place. The row states already that the key
+// has places, for longer than this one lasts. It also shows, by refused_until, that nobody was given up since the
 // first statement, which looks for a tombstone of the owner. The number of the place is above those of all
 // places that were made before the first statement.
 func (s *Store) enter(ctx context.Context, c *sql.Conn, r driver.Request, length int64, channel string) (a answer, err error) {
@@ -387,7 +387,7 @@ func metadataOf(r driver.Request) []byte {
 	return nil
 }
 
-// messageFor returns the text that tells an owner to ask. It does not show the owner.
+// messageFor returns the text that makes an owner ask. It does not show the owner.
 func messageFor(owner string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "leasewheel message %s", owner))
 	return hex.EncodeToString(sum[:12])

@@ -58,7 +58,7 @@ type Options struct {
 	// The interval matters only for hand-overs between processes without a Listener. Default 100 ms.
 	PollInterval time.Duration
 
-	// Listener tells waiters at once that they were handed a lock by another process. Only
+	// Listener notifies waiters at once that they were handed a lock by another process. Only
 	// PostgreSQL has messages; package pglisten is a Listener. Without one, waiters poll.
 	// The caller closes it, after the store.
 	Listener Listener

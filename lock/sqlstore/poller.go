@@ -36,7 +36,7 @@ type poller struct {
 	closed  bool // it never runs again
 }
 
-// lockState is what a row says of a lock.
+// lockState is what a row shows of a lock.
 type lockState struct {
 	owner            string
 	kind             int64
@@ -44,7 +44,7 @@ type lockState struct {
 	token, age       int64 // of the last grant; age in µs
 }
 
-// queued tells the poller of the answer to a request of a waiter that was sent at an instant, with the name of its
+// queued gives the poller the answer to a request of a waiter that was sent at an instant, with the name of its
 // channel. It reports whether this is the first place of the waiter.
 func (s *Store) queued(w *waiter, sent time.Time, a answer, channel string) (first bool) {
 	p := &s.poller
@@ -62,7 +62,7 @@ func (s *Store) queued(w *waiter, sent time.Time, a answer, channel string) (fir
 		w.pace = time.Duration(a.age) * time.Microsecond
 	}
 	left := time.Duration(a.left) * time.Millisecond
-	if a.guarded { // nobody tells that the transaction has ended
+	if a.guarded { // nothing announces that the transaction has ended
 		left = s.options.PollInterval
 	}
 	if at := s.nextPoll(w, left); at.Before(w.pollAt) {
@@ -80,7 +80,7 @@ func (s *Store) queued(w *waiter, sent time.Time, a answer, channel string) (fir
 
 // nextPoll returns when the row of a waiter's key is read again: the sooner, the fewer waiters are before it and
 // the shorter holders keep the lock lately, and as soon as the lease in the way ends. With a channel on which
-// the waiter is told, only the latter.
+// the waiter is notified, only the latter.
 func (s *Store) nextPoll(w *waiter, left time.Duration) time.Time {
 	now := time.Now()
 	at := now.Add(w.place)
@@ -164,7 +164,7 @@ func (p *poller) due(now time.Time) (read, extend []*waiter, patience time.Durat
 	for _, w := range p.waiters {
 		if keys[w.request.Key] && w.queued {
 			read = append(read, w)
-			w.pollAt = now.Add(w.place) // until the answer says when
+			w.pollAt = now.Add(w.place) // until the answer gives the time
 			if w.asked.IsZero() {
 				w.asked = now
 			}
@@ -194,7 +194,7 @@ func (s *Store) pollDue(read, extend []*waiter, patience time.Duration) {
 		ahead, err := soon(s, patience, func(ctx context.Context, c *sql.Conn) (map[string]int, error) {
 			return s.countAhead(ctx, c, moved)
 		})
-		if err == nil { // otherwise the next read or extension tells
+		if err == nil { // otherwise the next read or extension shows it
 			s.moved(moved, ahead)
 		}
 	}
@@ -241,7 +241,7 @@ func oneColumn(keys []string) [][][]byte {
 func (s *Store) answered(waiters []*waiter, states map[string]lockState, short map[string]bool, err error) (moved []*waiter) {
 	s.poller.mu.Lock()
 	defer s.poller.mu.Unlock()
-	now, told := time.Now(), make(map[string]bool) // keys of which a waiter was told that the lock is free
+	now, told := time.Now(), make(map[string]bool) // keys of which a waiter was woken because the lock is free
 	for _, w := range waiters {
 		if err != nil {
 			s.failedFor(w, err)

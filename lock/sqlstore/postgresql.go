@@ -94,7 +94,7 @@ func (postgreSQL) adapt(t *texts) {
 
 	// A batch waits for no row: the transaction of one that stands still would take all leases of the
 	// batch with it. A batch locks no row of another owner. The second SELECT reads the rows as they
-	// were when the statement began, and says why a lease was not renewed: see found.
+	// were when the statement began, and shows why a lease was not renewed: see found.
 	t.renew = `WITH asked AS (
 			SELECT * FROM unnest($1::text::bytea[], $2::text::bytea[], $3::text::bigint[], $4::text::bigint[])
 				WITH ORDINALITY AS a (lock_key, owner, token, ttl, n)

@@ -65,7 +65,7 @@ func (s *Store) renew(ctx context.Context, leases []renewItem, wait bool) ([]fou
 const (
 	awaitedRows = 4                      // locked rows for which a batch waits at one time, each on a connection
 	lockedPause = 100 * time.Millisecond // the longest time between two tries to renew more of them
-	hurry       = 200 * time.Millisecond // the time for locked rows if the holder of another lease must be told of its loss
+	hurry       = 200 * time.Millisecond // the time for locked rows if the holder of another lease must learn of its loss
 )
 
 // renewLocked renews the leases whose rows were locked, and returns an error if some rows stay so. A call that
@@ -80,7 +80,7 @@ func (s *Store) renewLocked(ctx context.Context, leases []renewItem, all []found
 	if end, ok := ctx.Deadline(); ok {
 		left = time.Until(end)
 	}
-	if len(locked) < len(all) { // the others are to be told
+	if len(locked) < len(all) { // the others are to be notified
 		left /= 2
 	}
 	left -= left / 20 // the error must be about the row, not the end of ctx

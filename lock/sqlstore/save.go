@@ -65,7 +65,7 @@ func (s *Store) withState(ctx context.Context, c *sql.Conn, r driver.Request, a 
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return answer{}, nil
-	case errors.Is(err, sqldriver.ErrBadConn): // it says that nothing was executed, but the grant was
+	case errors.Is(err, sqldriver.ErrBadConn): // it means that nothing was executed, but the grant was
 		return answer{}, fmt.Errorf("read the state: %v", err) //nolint:errorlint // see above
 	case err != nil:
 		return answer{}, err

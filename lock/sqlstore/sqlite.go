@@ -14,7 +14,7 @@ import (
 )
 
 // SQLite is the dialect of SQLite from version 3.35 on, for the processes of one machine. The
-// package documentation says which pragmas it needs. Stores that were made with the same
+// package documentation lists the pragmas that it needs. Stores that were made with the same
 // Dialect value write one after another, instead of waiting for the lock of the file.
 func SQLite() Dialect { return Dialect{sqlite{writer: make(chan struct{}, 1)}} }
 

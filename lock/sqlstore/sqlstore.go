@@ -106,7 +106,7 @@ func (s *Store) acquire(ctx context.Context, r driver.Request) (answer, error) {
 	})
 }
 
-// answer is what the database says to a request for a lock.
+// answer is what the database returns for a request for a lock.
 type answer struct {
 	granted bool
 	token   int64 // if granted

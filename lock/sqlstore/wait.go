@@ -61,7 +61,7 @@ func (s *Store) Wait(ctx context.Context, r driver.Request, queued func()) (driv
 type waiter struct {
 	store    *Store
 	request  driver.Request
-	onQueued func()        // tells the client
+	onQueued func()        // notifies the client
 	place    time.Duration // the length of the place
 	wake     chan struct{} // has an element if the lock may be free or handed over
 	failed   chan error    // has an element if the poller has had no answer for too long
@@ -77,7 +77,7 @@ type waiter struct {
 	queued       bool      // the database has answered that the owner must wait
 	entered      bool      // the owner has a place, as far as is known
 	ahead        int       // live places before it, by the latest answer
-	channel      string    // on which the owner is told, by its place
+	channel      string    // on which the owner is notified, by its place
 	pollAt       time.Time // when the row of the key is read next
 	extendAt     time.Time // when the place is extended next
 	asked        time.Time // when the poller has sent a read that has no answer yet; otherwise zero

@@ -77,7 +77,7 @@ func (all *watches) keys() (keys []string) {
 	return slices.Compact(keys)
 }
 
-// tell tells the holders of keys that others wait, once.
+// tell notifies the holders of keys that others wait, once.
 func (all *watches) tell(keys map[string]bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

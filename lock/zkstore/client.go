@@ -25,7 +25,7 @@ type client struct {
 
 	// mu of the Store guards these.
 	bytes   int                        // of the paths of nodes that the session has or may have
-	watches map[string]<-chan zk.Event // by path; each tells one change
+	watches map[string]<-chan zk.Event // by path; each reports one change
 }
 
 var (
@@ -153,7 +153,7 @@ func (s *Store) newClient() (*client, error) {
 	return &client{Store: s, link: l, watches: make(map[string]<-chan zk.Event)}, nil
 }
 
-// login tells the user of the Store, before all other requests. The ZooKeeper client repeats it on each
+// login sends the user of the Store, before all other requests. The ZooKeeper client repeats it on each
 // new connection.
 func (s *client) login(ctx context.Context) error {
 	if s.digest == "" {

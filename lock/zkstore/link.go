@@ -159,7 +159,7 @@ func (l *link) failed(err error) {
 	l.failure = err
 }
 
-// explain adds what the network has said to an error that does not tell it.
+// explain adds the error of the network to one that does not include it.
 func (l *link) explain(err error) error {
 	l.mu.Lock()
 	failure := l.failure

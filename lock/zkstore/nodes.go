@@ -26,7 +26,7 @@ import (
 //
 // The nodes of readers are r.OWNER-NNNNNNNNNN and those of writers w.OWNER-NNNNNNNNNN. A reader holds
 // the lock if there is no writer with a lower number. A writer that has become a reader keeps its
-// node, whose data says so. It is the first node then, and stays it.
+// node, whose data shows it. It is the first node then, and stays it.
 
 // The server counts the nodes that a lock has ever had in 31 bits, and may give the last number again and
 // again. So an owner takes no place behind a node whose number is numbers or higher: the lock becomes
@@ -56,7 +56,7 @@ type node struct {
 	owner   string
 	number  int
 	mode    driver.Mode
-	version int32 // of the data that says that the mode is still Write; noVersion if it was not read
+	version int32 // of the data that shows that the mode is still Write; noVersion if it was not read
 }
 
 const noVersion = -1

@@ -1,4 +1,4 @@
-// The end of a session, as far as the answered pings tell.
+// The end of a session, as far as the answered pings show.
 
 package zkstore
 
@@ -12,12 +12,12 @@ import (
 )
 
 // The leader of the ensemble ends a session when it has not heard of it for the session timeout.
-// Other servers tell it which sessions they have heard of only once in a while. So a request may be
+// Other servers report to it which sessions they have heard of only once in a while. So a request may be
 // answered, and the session may still end sooner than a session timeout later, if its server dies
-// before it has told the leader. That matters if the client was silent before, because its process
+// before it has informed the leader. That matters if the client was silent before, because its process
 // stood still. A lease is granted or renewed only if it ends before the session can.
 
-// told is the part of the session timeout within which a server tells the leader that it has
+// told is the part of the session timeout within which a server reports to the leader that it has
 // heard of a session: half a tickTime, if the tickTime is at most a sixth of the timeout, and time
 // to spare.
 const told = 6
@@ -94,7 +94,7 @@ func (l *link) lasts(ctx context.Context, session int64, until time.Time) error 
 	}
 }
 
-// observed reads what the ZooKeeper client does not tell: the session timeout that a server has
+// observed reads what the ZooKeeper client does not report: the session timeout that a server has
 // granted, and when pings were sent and answered.
 type observed struct {
 	net.Conn

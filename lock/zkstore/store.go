@@ -56,7 +56,7 @@ type Store struct {
 	acl     []zk.ACL      // of nodes that the store creates
 	calls   *storekit.Calls
 	sweeper sync.WaitGroup // the goroutine that removes leases that have ended
-	wake    chan struct{}  // tells it that there is an earlier end
+	wake    chan struct{}  // signals that there is an earlier end
 	closing sync.Once      // starts shutdown
 	closed  chan struct{}  // is closed when everything has ended
 	bound   time.Duration  // of a call, apart from Wait; 0 means maxRequest and the time of link.lasts
@@ -189,7 +189,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 }
 
 // failed returns the error of a call: the cause of ctx if the caller or Close has ended it. Answers about the lock have
-// no more to say.
+// returned as they are.
 func (s *Store) failed(ctx context.Context, what string, err error) error {
 	switch driver.VerdictOf(err) {
 	case driver.Done, driver.Taken, driver.NotHeld:

@@ -44,7 +44,7 @@ type waiter struct {
 	store      *Store
 	client     *client // that has asked last
 	request    driver.Request
-	onQueued   func() // tells the client
+	onQueued   func() // notifies the client
 	poll       time.Duration
 	unanswered bool // a request may still be executed
 	failures   int  // in a row
@@ -222,7 +222,7 @@ func (s *Store) Watch(l driver.Lease, wanted func()) (stop func()) {
 	return stop
 }
 
-// dropWatches forgets the watches that have told a change. mu is locked.
+// dropWatches forgets the watches that have reported a change. mu is locked.
 func (s *client) dropWatches() {
 	for path, changed := range s.watches {
 		select {

@@ -16,14 +16,14 @@ import (
 // lease is the TTL of all locks.
 const lease = 2 * time.Second
 
-// candidate is a client under test. It is used as its documentation says, with its defaults, except that
+// candidate is a client under test. It is used as its documentation shows, with its defaults, except that
 // its lease is 2 s and that a wait has no limit.
 type candidate struct {
 	name    string
 	store   string   // the kind of its servers
 	modules []string // of Go, whose versions are named
 	renews  bool     // the library, or a watchdog that its documentation shows, renews a lock
-	renewal string   // the bytes that tell a renewal from other requests while a lock is held
+	renewal string   // the bytes that distinguish a renewal from other requests while a lock is held
 	note    string   // for the page
 
 	open    opener                    // of a client in Go

@@ -145,7 +145,7 @@ func (k *child) call(r request) (message, error) {
 	return m, err
 }
 
-// told returns when the library of a session told that the lock is lost.
+// told returns when the library of a session reported that the lock is lost.
 func (k *child) told(session string, after int64) (at int64, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 type fault struct {
 	name   string
 	title  string // for the page
-	loses  bool   // the holder may lose the lock, and is told or not
+	loses  bool   // the holder may lose the lock, and is notified or not
 	renews bool   // only clients that renew
 	kind   string // only on this kind of servers, and on several of them; "" means any
 	play   func(r *round)

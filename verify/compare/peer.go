@@ -21,7 +21,7 @@ type acquirer func(ctx context.Context, key string) (*grant, error)
 
 // grant is a lock that is held.
 type grant struct {
-	holds   func() bool // reports what the library says about the lock, without IO
+	holds   func() bool // returns the library's answer about the lock, without IO
 	token   uint64      // the fencing token; 0 if the library has none
 	release func(ctx context.Context) error
 }
@@ -151,7 +151,7 @@ func (p *peer) acquire(ctx context.Context, r request) (message, error) {
 	return m, nil
 }
 
-// watch tells when the library no longer says that the lock is held, and writes to the resource until
+// watch reports when the library no longer counts the lock as held, and writes to the resource until
 // then.
 func (p *peer) watch(name string, held *grant, stop <-chan struct{}) {
 	go func() {

@@ -35,7 +35,7 @@ func oursOnPostgres(_ context.Context, addrs []string) (driver.Store, error) {
 	return onPostgres(addrs[0], nil)
 }
 
-// oursOnListeningPostgres returns a store whose waiters are told, on a connection of its own. The process
+// oursOnListeningPostgres returns a store whose waiters are notified, on a connection of its own. The process
 // that has the Listener ends with the round.
 func oursOnListeningPostgres(_ context.Context, addrs []string) (driver.Store, error) {
 	listener, err := pglisten.New(postgresDSN(addrs[0]), &pglisten.Options{Logger: slog.New(slog.DiscardHandler)})

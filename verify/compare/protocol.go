@@ -38,7 +38,7 @@ type message struct {
 
 // The events of a session that holds a lock.
 const (
-	eventTold  = "told"  // the library no longer says that the lock is held
+	eventTold  = "told"  // the library no longer counts the lock as held
 	eventWrite = "write" // the session has written to the resource
 )
 

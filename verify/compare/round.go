@@ -25,8 +25,8 @@ type row struct {
 	Failed        string `json:",omitempty"` // why the round could not be played
 
 	Overlap     float64  `json:",omitempty"` // two believed to hold the lock
-	Told        *float64 `json:",omitempty"` // the old holder was told, after the end of its lease, without the time in which its process stood still; negative is before
-	Never       bool     `json:",omitempty"` // another got the lock, and the old holder was not told
+	Told        *float64 `json:",omitempty"` // the old holder was notified, after the end of its lease, without the time that its process stood still; negative is before
+	Never       bool     `json:",omitempty"` // another got the lock, and the old holder was not notified
 	Unserved    bool     `json:",omitempty"` // somebody did not get the lock within 5 leases after the fault, and was no longer waited for
 	Kept        bool     `json:",omitempty"` // nobody else got the lock until it was released
 	Stale       int      `json:",omitempty"` // writes of an old holder after those of a later one
@@ -46,7 +46,7 @@ type round struct {
 	key     string
 	a, b    *child // the holder's process, and the other one
 	row     *row
-	end     int64 // the end of the holder's lease if the fault says it
+	end     int64 // the end of the holder's lease if the fault sets it
 
 	sample sync.WaitGroup
 	mu     sync.Mutex // guards all below
@@ -54,7 +54,7 @@ type round struct {
 	ends   []leaseEnd
 }
 
-// leaseEnd is a moment, and the end of the lease that the server tells then.
+// leaseEnd is a moment, and the end of the lease that the server reports then.
 type leaseEnd struct{ at, end int64 }
 
 // keys counts the rounds. Some servers are used again.
@@ -209,7 +209,7 @@ func (w *waiter) must() {
 	}
 }
 
-// told returns when the session was told that its lock is lost.
+// told returns when the session was notified that its lock is lost.
 func (w *waiter) told() (int64, bool) { return w.child.told(w.session, w.got) }
 
 // release releases the lock, and ends the belief of the session. The reply may be awaited.
@@ -232,7 +232,7 @@ func (r *round) hold() (a, b *waiter) {
 	return a, b
 }
 
-// observe waits until b has the lock, and then until a is told. Both release.
+// observe waits until b has the lock, and then until a is notified. Both release.
 func (r *round) observe(a, b *waiter, most time.Duration) {
 	if b.granted(most) {
 		for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -335,7 +335,7 @@ func (r *round) sum(f *fault) {
 		if at, ok := r.a.told(turns[0].session, turns[0].got); ok {
 			end := r.endBefore(turns[1].got)
 			for _, s := range turns[0].stopped {
-				end += s.and(span{end, at}).length() // nobody can be told then
+				end += s.and(span{end, at}).length() // nobody can be notified then
 			}
 			late := millis(at - end)
 			r.row.Told = &late

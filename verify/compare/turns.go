@@ -20,7 +20,7 @@ type turn struct {
 	session string
 	asked   int64   // 0 if it never asked
 	got     int64   // 0 if it did not get the lock
-	until   int64   // the end of its belief: it was told, began to release, or was killed
+	until   int64   // the end of its belief: it was notified, began to release, or was killed
 	gaveUp  int64   // the end of its wait if it did not get the lock
 	token   uint64  // 0 means none
 	writes  []int64 // the times of its writes

@@ -99,7 +99,7 @@ func (h *History) Add(key string, t Tenure) {
 	h.keys[key] = append(h.keys[key], t)
 }
 
-// EndCalm tells that from an instant on, requests or answers may have been lost or late. Refusals
+// EndCalm records that from an instant on, requests or answers may have been lost or late. Refusals
 // of TryLock are checked only before: later the lock may have been granted to a user who never got
 // the answer. The earliest instant counts.
 func (h *History) EndCalm(instant int64) {

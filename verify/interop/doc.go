@@ -10,7 +10,7 @@
 //
 // The tests need python3 with venv, and node with npm. They install the libraries of the versions in
 // peers/ into the user's cache folder. If a runtime is missing, or its packages are out of reach, its
-// tests are skipped, and the report after the last test says so. The peers in Go are this test program
+// tests are skipped, and the report after the last test shows it. The peers in Go are this test program
 // itself.
 //
 // # Protocol of the peers

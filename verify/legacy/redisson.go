@@ -94,7 +94,7 @@ func (l *Redisson) Lock(ctx context.Context) error {
 }
 
 // Tick runs the watchdog once. The caller calls it every third of the lease. The
-// watchdog ends when the owner has no lock. It tells nobody.
+// watchdog ends when the owner has no lock. It notifies nobody.
 func (l *Redisson) Tick(ctx context.Context) {
 	if !l.renewals {
 		return

@@ -90,7 +90,7 @@ func (m *Model) doSave(s *State, i int, call uint8) string {
 	return ""
 }
 
-// checkTold checks that a waiter that was granted the lock was told what the holders before have
+// checkTold checks that a waiter that was granted the lock was given what the holders before have
 // saved.
 func (m *Model) checkTold(s *State, i int) string {
 	o, v := &s.Owners[i], &s.Server

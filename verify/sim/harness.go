@@ -137,7 +137,7 @@ func Tell(t *testing.T, simulate func(trace func(string)) Result) []string {
 	return play(t, trace, simulate).Violations
 }
 
-// playAgain plays one schedule as often as the flags say, or until it fails.
+// playAgain plays one schedule as often as the flags request, or until it fails.
 func (h *Harness) playAgain(t *testing.T, seed uint64) {
 	for range *timesFlag {
 		var lines []string

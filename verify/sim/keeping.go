@@ -39,7 +39,7 @@ func (w *World) releasing(p *Process, l driver.Lease) {
 	w.Check("rest of MinHold")
 	g := w.Grants[GrantID{l.Key, l.Owner, l.Token}]
 	switch held := g != nil && g.Handle() != nil; {
-	case !held && p.Closed: // Close does not tell a lock that a Multi has acquired so far from others
+	case !held && p.Closed: // Close does not distinguish a lock acquired by a Multi so far from others
 	case !held:
 		w.Violated("kept", "H2: p%d keeps %s taken, which no user has got", p.ID, l.Key)
 	case g.loss != nil && g.loss.Reason != renewal.ReasonLimitReached && g.lossAt.Before(time.Now()):

@@ -186,7 +186,7 @@ func (u *User) acquire(name string, l lock.Locker, key string, wait bool, patien
 }
 
 // isEnd reports whether err is that of an acquisition whose context ended with cause. An
-// unavailable store does not match a cause that says that a lock is taken.
+// unavailable store does not match a cause that means that a lock is taken.
 func isEnd(err, cause error) bool {
 	if errors.Is(err, lock.ErrUnavailable) {
 		return errors.Is(err, cause) || errors.Is(cause, lock.ErrNotAcquired)

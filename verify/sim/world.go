@@ -12,7 +12,7 @@ import (
 )
 
 // Backend has the parts of a simulation outside the lock clients: servers, the network, and the
-// stores that processes open. World.Mu is held during the methods whose comments say so.
+// stores that processes open. World.Mu is held during the methods whose comments state it.
 type Backend interface {
 	// Open returns the store of a process, and a function that closes what Close of the store
 	// leaves open.

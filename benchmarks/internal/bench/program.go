@@ -53,8 +53,8 @@ type Job struct {
 	Measure         func(ctx context.Context) (Values, error)
 }
 
-// OutcomeError is the error of a Job whose candidate has no figures although nothing has failed: it is not installed, say,
-// or too slow.
+// OutcomeError is the error of a Job whose candidate has no figures although nothing has failed: if it is not installed
+// or too slow, for example.
 type OutcomeError string
 
 func (o OutcomeError) Error() string { return string(o) }

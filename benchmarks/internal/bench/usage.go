@@ -21,7 +21,7 @@ func ProcessCPU() (time.Duration, error) {
 }
 
 // ChildrenCPU returns the processor time of all processes that this process has started, with their own
-// children, or 0 where the system does not tell. It rises in steps of 10 ms for each of them.
+// children, or 0 where the system does not report it. It rises in steps of 10 ms for each of them.
 func ChildrenCPU() time.Duration {
 	parents, used := map[int]int{}, map[int]time.Duration{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -56,7 +56,7 @@ func ChildrenCPU() time.Duration {
 }
 
 // ProcessRSS returns the resident memory of this process in bytes, or 0 where the
-// system does not tell.
+// system does not report it.
 func ProcessRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -20,7 +20,7 @@
 //
 // # Lost locks
 //
-// certmagic does not stop its work when a lock is lost, and has no way to be told. So
+// certmagic does not stop its work when a lock is lost, and cannot be notified. So
 // the loss of a lock is
 //
 //   - logged as a warning, when it happens, by the Logger of [Options];

@@ -75,7 +75,7 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 // nobody has locked the name.
 //
 // If a lost lock was acquired again in this process before its first holder called Unlock,
-// two calls are needed, and the second one releases the lock: a name does not tell which of
+// two calls are needed, and the second one releases the lock: a name does not show which of
 // the holders has ended.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	w := l.names.removeOldest(name)

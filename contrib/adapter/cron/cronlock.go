@@ -18,7 +18,7 @@
 //
 // # Lost locks
 //
-// A [cron.Job] cannot be told that its lock is lost. A job that is a [Func] can: it gets a context
+// A [cron.Job] cannot be notified that its lock is lost. A job that is a [Func] can: it gets a context
 // that ends then, and the handle with the fencing token. In a chain of several wrappers this
 // one must be the last, next to the job. In any case the logger gets an error when the job has
 // ended.
@@ -46,7 +46,7 @@ func (f Func) Run() { f(context.Background(), nil) }
 // RunLocked implements [Job].
 func (f Func) RunLocked(ctx context.Context, held *lock.Held) { f(ctx, held) }
 
-// Job is a [cron.Job] that is told of its lock. The wrappers of this package call RunLocked
+// Job is a [cron.Job] that receives its lock. The wrappers of this package call RunLocked
 // instead of Run. Most programs use a Func.
 type Job interface {
 	cron.Job

@@ -33,7 +33,7 @@
 //
 // # Lost locks
 //
-// gocron does not tell a job that its lock is lost. A job that must know asks for the handle:
+// gocron does not notify a job that its lock is lost. A job that must know asks for the handle:
 //
 //	locked, cancel := locker.Held("report").Context(ctx)
 //	defer cancel()

@@ -36,7 +36,7 @@ type Elector struct {
 type campaign struct {
 	done      chan struct{} // closed when the fields below are set
 	err       error
-	abandoned bool // the try failed because its ctx ended, which tells the other calls nothing
+	abandoned bool // the try failed because its ctx ended, which means nothing to the other calls
 }
 
 // NewElector returns an Elector of the given election, whose name is that of this replica.

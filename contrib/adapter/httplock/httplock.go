@@ -37,7 +37,7 @@ type Options struct {
 	// (http.StatusLocked) is another choice.
 	Status int
 
-	// RetryAfter is the Retry-After of a request that may be sent again. If TryLock says when
+	// RetryAfter is the Retry-After of a request that may be sent again. If TryLock reports when
 	// the lease of the holder ends, that is answered instead: it is the longest time until
 	// the lock is free if the holder has crashed; a holder that works may be ready sooner or
 	// later. The default is one second. Both are rounded up to seconds.
@@ -104,7 +104,7 @@ type middleware struct {
 }
 
 // serve calls next while it holds the lock of the request. A loss after the response has begun
-// cannot be told to the client; the lock client logs it.
+// cannot be reported to the client; the lock client logs it.
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	l := lock.WaitAtMost(m.client.Reentrant(m.key(r)), m.o.Wait)
 	served := false

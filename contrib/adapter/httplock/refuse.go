@@ -35,7 +35,7 @@ func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// retryAfter returns the rest of the holder's lease, if the error tells it.
+// retryAfter returns the rest of the holder's lease, if the error holds it.
 func (m *middleware) retryAfter(err error) string {
 	after := cmp.Or(max(0, m.o.RetryAfter), time.Second)
 	var taken *lock.HeldError

@@ -127,7 +127,7 @@ func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 }
 
 // resign releases the leadership, unless the elector stops because it could not renew: then its work
-// goes on until it is told, and the lease shall protect it until it expires.
+// goes on until it is notified, and the lease shall protect it until it expires.
 func (l *Lock) resign(ctx context.Context) error {
 	l.mu.Lock()
 	held, doubtful := l.held, l.doubtful

@@ -78,7 +78,7 @@ func (e RedisError) Is(target error) bool { return target == lock.ErrUnavailable
 
 var errExited = errors.New("the goroutine of the call has ended in a function of the pool")
 
-// whyEnded returns the error of a ctx that has ended, with its cause if that says more.
+// whyEnded returns the error of a ctx that has ended, with its cause if that is another error.
 func whyEnded(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {

@@ -51,8 +51,8 @@
 // A lock that reaches the end that its terms have set, by MaxHold or Fixed, has the end and the
 // reason limit_reached. That was ordered and is no failure: leave it out of alerts.
 //
-// leasewheel.lease.loss.margin is the time that a holder had left when it was told of the loss. It
-// is 0 if the holder was told too late. It has no reason not_owned, because then nobody knows
+// leasewheel.lease.loss.margin is the time that a holder had left when it was notified of the loss. It
+// is 0 if the notification was too late. It has no reason not_owned, because then nobody knows
 // the time. leasewheel.election.leading is 1 while this client leads and 0 afterwards; without a
 // Namer it is the number of elections that the client leads. The transitions are the
 // terms that the client has begun.

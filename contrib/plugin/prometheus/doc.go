@@ -45,8 +45,8 @@
 // A lock that reaches the end that its terms have set, by MaxHold or Fixed, has the end and the
 // reason limit_reached. That was ordered and is no failure: leave it out of alerts.
 //
-// leasewheel_lease_loss_margin_seconds is the time that a holder had left when it was told of
-// the loss. It is 0 if the holder was told too late. It has no reason not_owned, because then
+// leasewheel_lease_loss_margin_seconds is the time that a holder had left when it was notified of
+// the loss. It is 0 if the notification was too late. It has no reason not_owned, because then
 // nobody knows the time.
 //
 // leasewheel_election_leading is 1 while this client leads, and 0 once it has taken part in an
@@ -68,7 +68,7 @@
 // # Files
 //
 // The folder has a Grafana dashboard, dashboard.json, and rules for alerts, alerts.yml. The page
-// [OPERATIONS.md] says what to do about each alert.
+// [OPERATIONS.md] explains what to do about each alert.
 //
 // # Cost
 //

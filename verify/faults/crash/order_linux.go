@@ -19,7 +19,7 @@ const (
 	saver   = "saver"   // locks, reads the state of the key, saves the next one, and unlocks
 )
 
-// order tells a child process what to do.
+// order is the task of a child process.
 type order struct {
 	Role string
 	Addr string // of the server

@@ -101,7 +101,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	_ = p.wait() // the error says that it was killed
+	_ = p.wait() // the error means that it was killed
 }
 
 // wait waits for the end of the process and returns its status.

@@ -25,7 +25,7 @@ import (
 
 const stateTTL = time.Hour
 
-// saveLine is a line of the log: the holder with a token was told a count, which the holder with the token From has
+// saveLine is a line of the log: the holder with a token was given a count, which the holder with the token From has
 // saved, and saves the next one.
 type saveLine struct {
 	Key         string
@@ -123,7 +123,7 @@ func (l saveLine) write(log *os.File, outcome string) {
 }
 
 // checkSaves reads a log, and returns how often each outcome was the last one, and what is wrong: a
-// holder that was told another count than that of the last save before its token that was confirmed, or
+// holder that was given another count than that of the last save before its token that was confirmed, or
 // of a later one that is unsure.
 func checkSaves(text string) (counts map[string]int, wrong []string) {
 	tenures, counts := map[string]map[uint64]saveLine{}, map[string]int{}

@@ -28,7 +28,7 @@ func write(ctx context.Context, rdb *redis.Client, key string, token uint64) (bo
 }
 
 // writeWithLocks holds its locks and writes all the time, and continues for a while after
-// it was told of their loss. It sends a report when all locks are lost.
+// it was notified of their loss. It sends a report when all locks are lost.
 func writeWithLocks(ctx context.Context, client *lock.Client, rdb *redis.Client, o order) error {
 	all, err := lockAll(ctx, client, o.Keys)
 	if err != nil {

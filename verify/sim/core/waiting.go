@@ -11,7 +11,7 @@ import (
 )
 
 // waiter is one call of Wait. It relies on answers to its own requests. A signal is a hint,
-// and its token tells whether it is fresh.
+// and its token shows whether it is fresh.
 type waiter struct {
 	store   *store
 	request driver.Request

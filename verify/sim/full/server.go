@@ -69,7 +69,7 @@ func (s *server) clock() time.Time {
 	return s.start.Add(time.Duration(float64(passed)*s.rate) + s.step)
 }
 
-// setTime tells miniredis the time.
+// setTime sets the time of miniredis.
 func (s *server) setTime() { s.redis.SetTime(s.clock()) }
 
 // mistake is a mutant of a script. Servers replace from by to in each script that they get. It

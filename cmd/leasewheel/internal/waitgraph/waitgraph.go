@@ -16,7 +16,7 @@
 //
 // The store cannot show all locks at one instant. Cycles therefore looks twice: at all locks,
 // and then again at those that belong to a cycle. It returns a cycle only if each of its waiters
-// waited at both looks and each of its leases, told apart by their tokens, was held at both. So
+// waited at both looks and each of its leases, distinguished by their tokens, was held at both. So
 // there was an instant between the looks at which all of them were held, and all of the clients
 // waited, unless one of them gave up and began to wait anew in the meantime. When Cycles
 // returns, the cycle may be gone. A client that always is in a cycle is in one that each call finds.
@@ -61,7 +61,7 @@ import (
 // whenever it is found.
 type Cycle []Wait
 
-// Wait says that one client waits for a lease of another client, or of its own.
+// Wait records that one client waits for a lease of another client, or of its own.
 type Wait struct {
 	Key    string
 	Waiter driver.Place  // the first place of the client in the queue of the key

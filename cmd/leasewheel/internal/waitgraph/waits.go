@@ -14,7 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// wait says that a client has places in the queue of a key.
+// wait records that a client has places in the queue of a key.
 type wait struct {
 	key     string
 	place   driver.Place    // the first one

@@ -70,7 +70,7 @@ func (d *demo) release(ctx context.Context) error {
 	return d.client.Close(closing)
 }
 
-// releaseInterrupted releases all locks after a signal, and returns an error that says so.
+// releaseInterrupted releases all locks after a signal, and returns an error that reports it.
 func (d *demo) releaseInterrupted(ctx context.Context) error {
 	held := d.client.Stats().Renewal.Held
 	if err := d.release(ctx); err != nil {

@@ -14,15 +14,15 @@ type episode struct {
 	Resumed float64 `json:"resumed,omitempty"` // when the process went on, or the server answered again
 	Valid   int     `json:"valid"`             // leases that were Valid right after a pause
 	Held    int     `json:"held"`              // leases that the fault can cost
-	Told    int     `json:"told"`              // holders told of a loss
-	Late    int     `json:"late"`              // of these, told when the store could already grant the key
-	First   float64 `json:"first,omitempty"`   // when the first and the last of them were told
+	Told    int     `json:"told"`              // holders notified of a loss
+	Late    int     `json:"late"`              // of these, notified when the store could already grant the key
+	First   float64 `json:"first,omitempty"`   // when the first and the last of them were notified
 	Last    float64 `json:"last,omitempty"`
-	Least   float64 `json:"least"`            // the shortest time, in ms, from telling a holder to the end of its lease
+	Least   float64 `json:"least"`            // the shortest time in ms from notifying a holder to the end of its lease
 	Rival   float64 `json:"rival,omitempty"`  // when the rival had the watched lock
-	Holder  float64 `json:"holder,omitempty"` // when its holder was told
+	Holder  float64 `json:"holder,omitempty"` // when its holder was notified
 	Bin     float64 `json:"bin"`              // the width of a bin, in ms
-	ToldBy  []int   `json:"toldBy"`           // holders told in each bin since Began
+	ToldBy  []int   `json:"toldBy"`           // holders notified in each bin since Began
 	FreeBy  []int   `json:"freeBy"`           // of their leases, those that end at the store in each bin
 }
 
@@ -35,7 +35,7 @@ func newEpisode(fault string, began time.Time, held int) *episode {
 	return &episode{Fault: fault, Began: unixMS(began), Held: held, Bin: float64(episodeBin.Milliseconds())}
 }
 
-// add records that the holder of a lock was told at an instant, and when its lease ends at the store.
+// add records that the holder of a lock was notified at an instant, and when its lease ends at the store.
 // The caller holds page.mu.
 func (e *episode) add(number int, at, end time.Time) {
 	now := unixMS(at)

@@ -150,8 +150,8 @@ func (p *page) told(_ context.Context, info lock.HookInfo) {
 		return
 	}
 	end := p.store.heldUntil(info.Key)
-	// The last of 10,000 hooks is called tens of milliseconds after its holder was told. Left was
-	// measured when that holder was told, against an end that is not after this one.
+	// The last of 10,000 hooks is called tens of milliseconds after its holder was notified. Left was
+	// measured at that notification, against an end that is not after this one.
 	if told := end.Add(-lost.Left); lost.Left != 0 && told.Before(now) {
 		now = told
 	}
@@ -188,7 +188,7 @@ func (p *page) retake(ctx context.Context) {
 			}
 			p.mu.Lock()
 			p.held[i] = h
-			if h.Err() == nil { // it may have been lost before this goroutine got mu, and told
+			if h.Err() == nil { // it may have been lost, and that recorded, before this goroutine got mu
 				delete(p.lost, i)
 			}
 			p.mu.Unlock()
@@ -362,12 +362,12 @@ func (p *page) play(ctx context.Context, fault string) error {
 		p.mu.Lock()
 		p.episode.Resumed = unixMS(time.Now())
 		p.mu.Unlock()
-		return sleep(ctx, p.ttl) // every lease has been renewed, or its holder told
+		return sleep(ctx, p.ttl) // every lease has been renewed, or its holder notified
 	}
 }
 
 // stealKeys deletes the keys of some locks, the watched one first, and returns when all their holders
-// were told.
+// were notified.
 func (p *page) stealKeys(ctx context.Context) error {
 	p.mu.Lock()
 	numbers := []int{0}

@@ -52,7 +52,7 @@ type Bench struct {
 	*lock.Client
 	Plugin
 	Mem   *memstore.Store
-	Store driver.Store // fails as Fail says
+	Store driver.Store // fails as Fail states
 	t     testing.TB
 	fault atomic.Value // a func: returns the error of an operation
 }

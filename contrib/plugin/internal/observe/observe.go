@@ -53,7 +53,7 @@ func LossOf(err error) Loss {
 	return l
 }
 
-// End returns how the lock ended: lost, or as its terms say.
+// End returns how the lock ended: lost, or by its terms.
 func (l Loss) End() string {
 	if l.Reason == LimitReached {
 		return LimitReached

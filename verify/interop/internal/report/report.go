@@ -43,7 +43,7 @@ func HandOvers(peer, lock string, toPeer, toUs []time.Duration) {
 }
 
 // Missing skips a test of a library because a program or a package that it needs is missing. The
-// report says so in capitals.
+// report shows it in capitals.
 func Missing(t testing.TB, library string, because error) {
 	t.Helper()
 	Note("WARNING: NOT TESTED AGAINST %s, because %v", library, because)
