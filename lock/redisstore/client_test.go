@@ -169,7 +169,7 @@ func TestNamesOfServers(t *testing.T) {
 			s := startSentinel(t)
 			moved := testproxy.NewMoved(t, s.addr)
 			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{unknown, moved.Addr()}}), func() {
-				assert.NoError(t, s.master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
+				awaitReplica(t, s.master)
 				moved.Move()
 				s.master.Kill()
 			}

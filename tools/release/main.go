@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -279,9 +280,14 @@ func (r *release) command(ctx context.Context, folder string, env []string, name
 	return strings.TrimSuffix(stdout.String(), "\n"), nil
 }
 
+// building is held while a tool is built: two builds of a tool at once write the same file, which cannot run meanwhile.
+var building sync.Mutex
+
 // tool runs one of the tools of this module in a folder.
 func (r *release) tool(ctx context.Context, folder, name string, args ...string) (string, error) {
+	building.Lock()
 	program, err := r.command(ctx, "", nil, "go", "tool", "-n", name)
+	building.Unlock()
 	if err != nil {
 		return "", err
 	}
