@@ -112,8 +112,7 @@ func (o *runOptions) define(f *flag.FlagSet) {
 
 // check returns the error of a wrong flag.
 func (o *taskOptions) check() error {
-	switch {
-	case o.key == "", o.key == "--": // -k $KEY -- COMMAND with an empty KEY
+	if o.key == "" || o.key == "--" { // -k $KEY -- COMMAND with an empty KEY
 		return usageError{"-key is needed"}
 	}
 	if _, ok := signalNamed(o.signal); !ok {

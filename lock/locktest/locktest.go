@@ -254,7 +254,6 @@ type testCase struct {
 // longTTL is the factor for the TTL of cases that do not wait for leases to end.
 const longTTL = 20
 
-func needsTokens(c Config) bool   { return !c.Tokenless }
 func needsMetadata(c Config) bool { return !c.NoMetadata }
 func needsDelete(c Config) bool   { return c.Delete != nil }
 func needsExplains(c Config) bool { return c.Explains }

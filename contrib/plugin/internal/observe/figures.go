@@ -45,24 +45,36 @@ func OfClient(s lock.Stats) []Figure {
 	return []Figure{
 		{"lock_waiters", "lock.waiter", Level, "{waiter}", "Calls of Lock that do not have their lock yet.", "", float64(s.Waiting)},
 		{"leases_held", "lease.held", Level, "{lease}", "Leases that are held and renewed.", "", float64(r.Held)},
-		{"renewals_due", "renewal.due", Level, "{lease}",
-			"Leases whose renewal is due and waits for a free call of the store.", "", float64(r.Due)},
-		{"renewal_due_age_seconds", "renewal.due.age", Seconds, "s",
-			"How long the oldest of the renewals that wait has been due.", "", r.Oldest.Seconds()},
-		{"renewals_inflight", "renewal.inflight", Level, "{call}",
-			"Calls of the store under way that renew leases.", "", float64(r.InFlight)},
-		{"releases_pending", "release.pending", Level, "{lease}",
-			"Leases that are being released in the background.", "", float64(s.Releasing)},
+		{
+			"renewals_due", "renewal.due", Level, "{lease}",
+			"Leases whose renewal is due and waits for a free call of the store.", "", float64(r.Due),
+		},
+		{
+			"renewal_due_age_seconds", "renewal.due.age", Seconds, "s",
+			"How long the oldest of the renewals that wait has been due.", "", r.Oldest.Seconds(),
+		},
+		{
+			"renewals_inflight", "renewal.inflight", Level, "{call}",
+			"Calls of the store under way that renew leases.", "", float64(r.InFlight),
+		},
+		{
+			"releases_pending", "release.pending", Level, "{lease}",
+			"Leases that are being released in the background.", "", float64(s.Releasing),
+		},
 		{"renewal_leases_total", "renewal.leases", Counter, "{lease}", renewals, "renewed", float64(r.Renewed)},
 		{"renewal_leases_total", "renewal.leases", Counter, "{lease}", renewals, "not_owned", float64(r.NotOwned)},
 		{"renewal_leases_total", "renewal.leases", Counter, "{lease}", renewals, "unknown", float64(r.Unknown)},
 		{"replica_confirmations_total", "replica.confirmations", Counter, "{answer}", confirmations, "enough", float64(asked.Enough)},
 		{"replica_confirmations_total", "replica.confirmations", Counter, "{answer}", confirmations, "too_few", float64(asked.TooFew)},
 		{"replica_confirmations_total", "replica.confirmations", Counter, "{answer}", confirmations, "unanswered", float64(asked.Unanswered)},
-		{"hook_drops_total", "hook.drops", Counter, "{event}",
-			"Batches of renewals that are not in the metrics of batches.", "", float64(r.DroppedHooks)},
-		{"log_drops_total", "log.drops", Counter, "{record}",
-			"Log records that were dropped because the Logger was slow or failed.", "", float64(r.DroppedLogs)},
+		{
+			"hook_drops_total", "hook.drops", Counter, "{event}",
+			"Batches of renewals that are not in the metrics of batches.", "", float64(r.DroppedHooks),
+		},
+		{
+			"log_drops_total", "log.drops", Counter, "{record}",
+			"Log records that were dropped because the Logger was slow or failed.", "", float64(r.DroppedLogs),
+		},
 	}
 }
 
@@ -72,13 +84,21 @@ func OfEngine(s schedule.Stats) []Figure {
 		{"timers_pending", "timer.pending", Level, "{timer}", "Timers that are pending or running.", "", float64(s.Pending)},
 		{"timer_fired_total", "timer.fired", Counter, "{timer}", "Timers that have fired.", "", float64(s.Fired)},
 		{"timer_panics_total", "timer.panics", Counter, "{panic}", "Tasks of timers that have panicked.", "", float64(s.Panics)},
-		{"timer_log_drops_total", "timer.log.drops", Counter, "{record}",
-			"Log records of the timer engine that were dropped because the Logger was slow or failed.", "", float64(s.DroppedLogs)},
-		{"timer_wakeups_total", "timer.wakeups", Counter, "{wakeup}",
-			"Times that a goroutine of the timer engine woke up.", "", float64(s.Wakeups)},
-		{"timer_lateness_max_seconds", "timer.lateness.max", Seconds, "s",
-			"Greatest lateness of a timer since the start.", "", s.LateMax.Seconds()},
-		{"timer_task_max_seconds", "timer.task.max", Seconds, "s",
-			"Duration of the longest task of a timer since the start.", "", s.LongestTask.Seconds()},
+		{
+			"timer_log_drops_total", "timer.log.drops", Counter, "{record}",
+			"Log records of the timer engine that were dropped because the Logger was slow or failed.", "", float64(s.DroppedLogs),
+		},
+		{
+			"timer_wakeups_total", "timer.wakeups", Counter, "{wakeup}",
+			"Times that a goroutine of the timer engine woke up.", "", float64(s.Wakeups),
+		},
+		{
+			"timer_lateness_max_seconds", "timer.lateness.max", Seconds, "s",
+			"Greatest lateness of a timer since the start.", "", s.LateMax.Seconds(),
+		},
+		{
+			"timer_task_max_seconds", "timer.task.max", Seconds, "s",
+			"Duration of the longest task of a timer since the start.", "", s.LongestTask.Seconds(),
+		},
 	}
 }
