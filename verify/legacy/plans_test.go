@@ -80,19 +80,16 @@ func TestKnownSchedules(t *testing.T) {
 	}
 }
 
-// TestAPlanRepeats: a plan leads to the same picture each time. The polls of this module come at random
-// instants, so only the order of its holders and what is broken repeat.
+// TestAPlanRepeats: a plan leads to the same picture each time. The clients of this module enter the queue, and poll, at
+// random instants, so only the number of its holders and what is broken repeat.
 func TestAPlanRepeats(t *testing.T) {
 	for _, p := range protocols {
 		first, second := playPlan(t, plan{Protocol: p.Name, Faults: p.Known}, true), playPlan(t, plan{Protocol: p.Name, Faults: p.Known}, true)
 		assert.Equal(t, first.kinds(), second.kinds(), p.Name)
 		for i, l := range first.Lanes {
 			require.Len(t, second.Lanes[i].Spans, len(l.Spans), "%s: %s", p.Name, l.Name)
-			for n, s := range l.Spans {
-				if p.Ours {
-					s.From, s.To = second.Lanes[i].Spans[n].From, second.Lanes[i].Spans[n].To
-				}
-				assert.Equal(t, s, second.Lanes[i].Spans[n], "%s: %s", p.Name, l.Name)
+			if !p.Ours {
+				assert.Equal(t, l.Spans, second.Lanes[i].Spans, "%s: %s", p.Name, l.Name)
 			}
 		}
 	}
