@@ -59,7 +59,7 @@ The exit status is 76 if nobody holds the lock.
 		var o connection
 		var yes bool
 		o.define(f)
-		f.BoolVar(&yes, "yes", false, "needed: no slip of the hand takes a lock away")
+		f.BoolVar(&yes, "yes", false, "needed, because the holder loses its lock")
 		return func(args []string, std streams) int {
 			if !yes {
 				return fail(std, usageError{"force-release: -yes is needed"})

@@ -22,7 +22,7 @@
 //
 // The state that a holder saves is the last message of another subject of the stream, with a TTL. The
 // server accepts it only if the last message of the lock is still that of the holder, in the same step.
-// A save is one message, after an unanswered one or a repeated Acquire four requests more. Acquire and Wait of a lock with a
+// A save is one message. After an unanswered save, or a repeated Acquire, it takes four requests more. Acquire and Wait of a lock with a
 // state read it after the grant, and publish a small message that the
 // leader refuses if the state has changed, because a leader that was replaced may still answer reads.
 // States need room: MaxMsgSize of the stream, if it has one, and max_payload of the server must be 66 KiB or more.

@@ -21,9 +21,9 @@ const (
 	minPace = 10 * time.Millisecond // the least time between two reads of a key
 )
 
-// poller asks the database for all queued waiters of a store: whether their locks are free or were handed
-// over, with one read for many keys, and to extend their places, with one statement for many that locks
-// no row of a lock, but now and then one that skips the rows that others have locked. Its goroutine runs while there are queued waiters.
+// poller asks the database for all queued waiters of a store. One read for many keys shows whether their locks are free
+// or were handed over. One statement extends many places and locks no row of a lock; another one, which is rare, locks
+// such rows and skips those of others. The goroutine of the poller runs while there are queued waiters.
 //
 // A client has one waiter for a key, so a store has as many as it has clients.
 type poller struct {
@@ -322,8 +322,8 @@ func (s *Store) failedFor(w *waiter, err error) {
 	}
 }
 
-// extendPlaces extends the places of waiters, except those that others have locked, and returns how many live places
-// are before each that is there, by owner. It extends the time for which keys may have places, where that ends soon.
+// extendPlaces extends the places of waiters and skips rows that others have locked. It returns, by owner, the number of
+// live places before each place that exists. It extends the time for which keys may have places, where that ends soon.
 func (s *Store) extendPlaces(ctx context.Context, c *sql.Conn, waiters []*waiter, short map[string]bool) (map[string]int, error) {
 	groups := make(map[int64][]*waiter) // by the length of the place
 	longest := int64(0)

@@ -66,7 +66,7 @@ type Store struct {
 	mu      sync.Mutex           // guards all below
 	clients []*client            // at least one
 	records map[leaseKey]*record // of this store, until they are released or their removal begins
-	paths   map[string]*record   // the same, and those that are being removed, by path
+	paths   map[string]*record   // by path: the records, and the nodes that are being removed
 	givenUp map[string]time.Time // owners that get nothing any more, and until when
 
 	creations map[leaseKey]*creation // those under way or without an answer
@@ -188,7 +188,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return s.calls.Begin(ctx, bound)
 }
 
-// failed returns the error of a call: the cause of ctx if the caller or Close has ended it. Answers about the lock have
+// failed returns the error of a call: the cause of ctx if the caller or Close has ended it. Answers about the lock are
 // returned as they are.
 func (s *Store) failed(ctx context.Context, what string, err error) error {
 	switch driver.VerdictOf(err) {

@@ -115,7 +115,7 @@ func compareWaits(a, b Wait) int {
 	return cmp.Or(cmp.Compare(a.Holder.Client, b.Holder.Client), cmp.Compare(a.Key, b.Key))
 }
 
-// look inspects the locks of the keys, and returns those that are held and waited for.
+// look inspects the locks of the keys, and returns the held ones that have waiters.
 func look(ctx context.Context, client *lock.Client, keys iter.Seq2[string, error]) (map[string]lock.Info, error) {
 	found := make(map[string]lock.Info)
 	for key, err := range keys {
