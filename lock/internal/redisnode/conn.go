@@ -131,7 +131,8 @@ type conn struct {
 	lane  *lane
 	login uint64 // the number of its credentials
 
-	ready, closed, timed bool // the handshake is over; Close was called; there is a deadline. Guarded by lane.mu
+	// The handshake is over; Close was called; there is a deadline; the connection may be dead. Guarded by lane.mu.
+	ready, closed, timed, suspect bool
 }
 
 // Write implements net.Conn. What follows the handshake belongs to a request.

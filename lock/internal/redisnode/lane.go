@@ -52,7 +52,7 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	l.request++
 	l.running, l.ended, l.ctx, l.unfollow, l.until, l.sent = true, false, ctx, nil, until, time.Time{}
 	c := l.conn
-	if c != nil && c.login == l.node.login.number() {
+	if c != nil && c.login == l.node.login.number() && !c.suspect {
 		if c.timed { // by the request before
 			c.timed = false
 			_ = c.Conn.SetDeadline(time.Time{})
@@ -61,7 +61,7 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	}
 	l.mu.Unlock()
 	if c != nil {
-		_ = c.Close() // it has old credentials
+		_ = c.Close() // it has old credentials, or may be dead
 	}
 	l.node.calls.nextTick()  // which follows the request
 	if l.node.instrumented { // only hooks look for values
@@ -264,6 +264,20 @@ func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) 
 		a.Sent = until // it may be sent
 	}
 	return nil, a
+}
+
+// suspect makes the idle lanes dial for their next requests. What has silenced the connection of one lane, such as a
+// firewall that has forgotten it, may have silenced theirs, and the second try of a renewal is often the last.
+func (q *queue) suspect() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.idle {
+		l.mu.Lock()
+		if l.conn != nil {
+			l.conn.suspect = true
+		}
+		l.mu.Unlock()
+	}
 }
 
 // pass passes a lane to the requests that wait, or makes it idle.

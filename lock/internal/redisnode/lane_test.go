@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -247,6 +248,42 @@ func TestARequestHasOneBound(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		assert.Equal(t, time.Hour, time.Since(began), "the time of the request before is over")
 		_, _ = l.end(t.Context(), err, driver.NoAnswerError(time.Hour))
+	})
+}
+
+// A renewal without an answer makes the other lane for renewals dial, too. A cancelled one does not.
+func TestASilentRenewalMakesTheOtherLaneDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPiped(t, func(*redis.Options) {})
+		q := p.node.renewals
+		lanes := slices.Clone(q.idle)
+		require.Len(t, lanes, 2)
+		send := func(ctx context.Context, l *lane) error {
+			_, err := q.exec(ctx, l, time.Now().Add(q.bound), []call{{script: echo, args: []any{nil, nil, 1, "k"}}}, nil)
+			return err
+		}
+		silent := func(ctx context.Context, dials int64) {
+			before := p.dials.Load()
+			q.idle = lanes[1:] // the other one has the request
+			p.hangs.Store("eval")
+			require.Error(t, send(ctx, lanes[0]))
+			p.hangs.Store("")
+			q.idle = lanes
+			for _, l := range lanes {
+				require.NoError(t, send(t.Context(), l))
+			}
+			assert.Equal(t, dials, p.dials.Load()-before)
+		}
+		for _, l := range lanes {
+			require.NoError(t, send(t.Context(), l))
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		silent(cancelled, 1)
+		silent(t.Context(), 2)
+		late, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		silent(late, 2)
 	})
 }
 
