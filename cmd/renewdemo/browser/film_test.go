@@ -39,7 +39,7 @@ func TestTheMovingPicture(t *testing.T) {
 	b := open(t, demo(t, true, "-ttl", "3s"), filmWidth)
 	for _, scheme := range []string{"light", "dark"} {
 		b.prefer(scheme, "no-preference")
-		b.recovered()
+		b.recovered("2,000")
 		b.do(chromedp.MouseEvent(chromedp.MouseMoved, 1, 1)) // off the buttons
 		var f film
 		hung := time.Now()

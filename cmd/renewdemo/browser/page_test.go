@@ -242,10 +242,10 @@ func (b *tab) click(fault string) {
 	b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf("[data-fault=%s]:enabled", fault))))
 }
 
-// recovered waits until all leases are held and the rival waits again.
-func (b *tab) recovered() {
+// recovered waits until so many leases are held, which are all, and the rival waits again.
+func (b *tab) recovered(all string) {
 	b.t.Helper()
-	b.eventually("held", "^2,000$")
+	b.eventually("held", "^"+all+"$")
 	require.Eventually(b.t, func() bool {
 		return strings.Contains(value[string](b, "document.getElementById('lanes').getAttribute('aria-label')"), "the rival waits")
 	}, patience, poll)
@@ -303,7 +303,7 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	}
 	address := demo(t, true, "-ttl", "3s")
 	b := open(t, address, 1280)
-	b.recovered()
+	b.recovered("2,000")
 	b.eventually("rate", "^[1-9]")
 	rate := b.text("rate")
 	require.Eventually(t, func() bool { return b.text("rate") != rate }, patience, poll, "the numbers move")
@@ -317,13 +317,13 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 	b.eventually("losses", `deadline passed`)
 	b.click("hang")
 	b.eventually("verdict", `^The store answered again`)
-	b.recovered()
+	b.recovered("2,000")
 	b.screenshots()
 
 	b.click("steal")
 	b.eventually("verdict", `^10 keys were deleted at the store\. All 10 holders were told, the last .* with the right reason`)
 	b.eventually("losses", `no longer owned`)
-	b.recovered()
+	b.recovered("2,000")
 
 	b.click("pause")
 	b.showed("link", `^no news for`)
@@ -333,18 +333,18 @@ func TestEachButtonHasItsEffect(t *testing.T) {
 		return strings.HasPrefix(value[string](b, "document.getElementById('told').getAttribute('aria-label')"), "2,000 of 2,000 holders")
 	}, patience, poll, "the chart shows what the text says")
 	b.eventually("link", `^live$`)
-	b.recovered()
+	b.recovered("2,000")
 
 	b.click("kill")
 	b.showed("verdict", `^redis-server was killed`)
 	// On a busy machine the server may be away for longer than renewals bridge.
 	b.eventually("verdict", `^redis-server was away for .* and kept its data\. (No lease was lost\.|.* told)`)
 	require.Eventually(t, func() bool { return value[bool](b, "!document.querySelector('[data-fault=forget]').disabled") }, patience, poll)
-	b.recovered()
+	b.recovered("2,000")
 
 	b.click("forget")
 	b.eventually("verdict", `without its data.* All 2,000 holders were told`)
-	b.recovered()
+	b.recovered("2,000")
 	b.clean(address)
 }
 
@@ -363,7 +363,7 @@ func TestNoSentenceContradictsItsFigures(t *testing.T) {
 		b.showed("verdict", `^redis-server was killed`) // the verdict before is that of the kill before
 		b.eventually("verdict", `^redis-server was away for`)
 	}
-	b.eventually("held", "^500$")
+	b.recovered("500")
 	b.click("hang")
 	b.eventually("verdict", `The rival (got|had) the watched lock`)
 	assert.Empty(t, value[[]string](b, `[...document.querySelectorAll("#lanes text.halo")].filter(e => e.getBoundingClientRect().right > document.getElementById("lanes").getBoundingClientRect().right + 1).map(e => e.textContent)`), "clipped texts")
@@ -376,7 +376,7 @@ func TestThePageFitsEachVisitor(t *testing.T) {
 	t.Parallel()
 	address := demo(t, false, "-engine", "heap")
 	b := open(t, address, 360)
-	b.recovered()
+	b.recovered("2,000")
 	b.eventually("engine-note", `2,00\d timers\. The root is due in`)
 	assert.Contains(t, b.text("buttons"), "needs a redis-server in PATH")
 	assert.True(t, value[bool](b, "document.querySelector('[data-fault=kill]').disabled"))

@@ -261,7 +261,8 @@ function lanes(now) {
   }
   svg(root, parts);
   root.setAttribute("viewBox", `0 0 ${w} ${h}`);
-  label(root, open && !open.to ? `The holder holds the lock with token ${open.token}; the rival waits.` : rival?.has && !rival.to ? `The holder was told. The rival holds the lock with token ${rival.token}.` : "The holder was told of its loss.");
+  const waits = rival && !rival.has && !rival.to ? "; the rival waits" : "";
+  label(root, open && !open.to ? `The holder holds the lock with token ${open.token}${waits}.` : rival?.has && !rival.to ? `The holder was told. The rival holds the lock with token ${rival.token}.` : "The holder was told of its loss.");
 }
 
 // wheel draws the levels of the wheel as rings, the first one inside.
