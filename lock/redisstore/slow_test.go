@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -246,58 +247,53 @@ func warmUp(t *testing.T, s *Store, p network, l driver.Lease) {
 // no lease. The next try must not use another dead connection.
 func TestForgottenConnectionsCostOneTry(t *testing.T) {
 	t.Parallel()
-	p := testredis.StartProxy(t, testredis.Start(t))
-	const timeout = 2 * time.Second // behind a proxy, which acknowledges for a dead server, a try takes all of it
-	s := newStore(t, p.Client(t), &Options{Timeout: timeout})
-	l := acquire(t, s, request("k"))
-
-	calls := map[string]func(ctx context.Context) error{
-		"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, request("free")); return err },
-		"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
-		"renew": func(ctx context.Context) error {
-			out := make([]renewal.Outcome, 1)
-			err := s.Renew(ctx, []driver.Lease{l}, out)
-			assert.Equal(t, err == nil, out[0] == renewal.Renewed)
-			return err
-		},
-		"release": func(ctx context.Context) error { return s.Release(ctx, l) },
-	}
-	for _, name := range []string{"renew", "acquire", "inspect", "release"} {
-		warmUp(t, s, p, l)
-		p.Blackhole()
-		if calls[name](t.Context()) != nil {
+	srv := shared.Server(t)
+	synctest.Test(t, func(t *testing.T) {
+		link, s := newLinked(t, srv, Options{Timeout: 2 * time.Second})
+		defer func() { require.NoError(t, s.Close()) }()
+		l := acquire(t, s, request("k"))
+		calls := map[string]func(ctx context.Context) error{
+			"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, request("free")); return err },
+			"inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "k"); return err },
+			"renew": func(ctx context.Context) error {
+				out := make([]renewal.Outcome, 1)
+				err := s.Renew(ctx, []driver.Lease{l}, out)
+				assert.Equal(t, err == nil, out[0] == renewal.Renewed)
+				return err
+			},
+			"release": func(ctx context.Context) error { return s.Release(ctx, l) },
+		}
+		for _, name := range []string{"renew", "acquire", "inspect", "release"} {
+			warmUp(t, s, link, l)
+			link.Blackhole()
+			require.Error(t, calls[name](t.Context()), name)
 			require.NoError(t, calls[name](t.Context()), name)
 		}
-	}
+	})
 }
 
-// The same holds for the locks of a client.
+// The same holds for the locks of a client. They repeat the try.
 func TestLocksSurviveForgottenConnections(t *testing.T) {
 	t.Parallel()
-	p := testredis.StartProxy(t, testredis.Start(t))
-	s, err := New(p.Client(t), &Options{Timeout: 2 * time.Second})
-	require.NoError(t, err)
-	c, err := lock.New(s, &lock.Options{Terms: lock.Terms{TTL: 6 * time.Second}})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close(context.Background())) }()
-	h, err := c.Mutex("k").Lock(t.Context()) // opens the first connections
-	require.NoError(t, err)
-	require.NoError(t, h.Unlock(t.Context()))
-	warmUp(t, s, p, driver.Lease{Request: request("none"), Token: 1})
-	for range 2 {
-		var h *lock.Held
-		p.Blackhole()
-		within(t, 0, 3*s.timeout, func() { // one try takes one third of it
-			h, err = c.Mutex("k").Lock(t.Context())
-			require.NoError(t, err)
-		})
-		p.Blackhole()
-		within(t, 0, 3*s.timeout, func() { require.NoError(t, h.Unlock(t.Context())) })
-		p.Blackhole()
-		h, err = c.Mutex("k").TryLock(t.Context())
+	srv := shared.Server(t)
+	synctest.Test(t, func(t *testing.T) {
+		link, s := newLinked(t, srv, Options{Timeout: 2 * time.Second})
+		c, err := lock.New(s, nil)
 		require.NoError(t, err)
-		require.NoError(t, h.Unlock(t.Context()))
-	}
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		warmUp(t, s, link, acquire(t, s, request("held")))
+		var h *lock.Held
+		calls := []func() error{
+			func() (err error) { h, err = c.Mutex("k").Lock(t.Context()); return err },
+			func() error { return h.Unlock(t.Context()) },
+			func() (err error) { h, err = c.Mutex("k").TryLock(t.Context()); return err },
+			func() error { return h.Unlock(t.Context()) },
+		}
+		for i, call := range slices.Concat(calls, calls) {
+			link.Blackhole()
+			within(t, s.timeout, s.timeout+time.Second/2, func() { require.NoError(t, call(), i) })
+		}
+	})
 }
 
 // A lock that is held is renewed once a second. Its connections are forgotten only once, because two

@@ -267,7 +267,7 @@ func (q *queue) enter(ctx context.Context, until time.Time, c call, alone bool) 
 }
 
 // suspect makes the idle lanes dial for their next requests. What has silenced the connection of one lane, such as a
-// firewall that has forgotten it, may have silenced theirs, and the second try of a renewal is often the last.
+// firewall that has forgotten it, may have silenced theirs, and a second try is often the last.
 func (q *queue) suspect() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -251,39 +251,43 @@ func TestARequestHasOneBound(t *testing.T) {
 	})
 }
 
-// A renewal without an answer makes the other lane for renewals dial, too. A cancelled one does not.
-func TestASilentRenewalMakesTheOtherLaneDial(t *testing.T) {
+// A request without an answer makes the idle lanes dial, too, so that a second try finds no other dead connection. A cancelled
+// request does not, nor does one whose caller had less time, unless it is a renewal.
+func TestASilentRequestMakesTheIdleLanesDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPiped(t, func(*redis.Options) {})
-		q := p.node.renewals
-		lanes := slices.Clone(q.idle)
-		require.Len(t, lanes, 2)
-		send := func(ctx context.Context, l *lane) error {
-			_, err := q.exec(ctx, l, time.Now().Add(q.bound), []call{{script: echo, args: []any{nil, nil, 1, "k"}}}, nil)
-			return err
-		}
-		silent := func(ctx context.Context, dials int64) {
-			before := p.dials.Load()
-			q.idle = lanes[1:] // the other one has the request
-			p.hangs.Store("eval")
-			require.Error(t, send(ctx, lanes[0]))
-			p.hangs.Store("")
-			q.idle = lanes
+		for _, c := range []struct {
+			q    *queue
+			late int64 // dials after a request that had less time
+		}{{p.node.renewals, 2}, {p.node.others, 1}} {
+			q, lanes := c.q, slices.Clone(c.q.idle)
+			send := func(ctx context.Context, l *lane) error {
+				_, err := q.exec(ctx, l, time.Now().Add(q.bound), []call{{script: echo, args: []any{nil, nil, 1, "k"}}}, nil)
+				return err
+			}
+			silent := func(ctx context.Context, dials int64) {
+				before := p.dials.Load()
+				q.idle = lanes[1:] // the other one has the request
+				p.hangs.Store("eval")
+				require.Error(t, send(ctx, lanes[0]))
+				p.hangs.Store("")
+				q.idle = lanes
+				for _, l := range lanes {
+					require.NoError(t, send(t.Context(), l))
+				}
+				assert.Equal(t, dials, p.dials.Load()-before)
+			}
 			for _, l := range lanes {
 				require.NoError(t, send(t.Context(), l))
 			}
-			assert.Equal(t, dials, p.dials.Load()-before)
+			cancelled, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(q.bound/2, cancel)
+			silent(cancelled, 1)
+			silent(t.Context(), 2)
+			late, end := context.WithTimeout(t.Context(), q.bound/2)
+			silent(late, c.late)
+			end()
 		}
-		for _, l := range lanes {
-			require.NoError(t, send(t.Context(), l))
-		}
-		cancelled, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		silent(cancelled, 1)
-		silent(t.Context(), 2)
-		late, end := context.WithTimeout(t.Context(), time.Second)
-		defer end()
-		silent(late, 2)
 	})
 }
 

@@ -303,7 +303,7 @@ func (q *queue) exec(ctx context.Context, l *lane, until time.Time, calls []call
 		n.failures.Add(1)
 		// Renewals have more time, and a dial that hangs must not hold their lanes.
 		l.cold = q == n.scripts && sent.IsZero() && (ctx.Err() != nil || errors.Is(err, late))
-		if q == n.renewals && errors.Is(err, late) {
+		if errors.Is(err, q.late) || q == n.renewals && errors.Is(err, late) { // others may have had a millisecond
 			q.suspect()
 		}
 	}
