@@ -278,7 +278,7 @@ func (q *Store) Shutdown(ctx context.Context) error {
 	return q.closing.Do(ctx, func() error { return q.closeAll(ctx) })
 }
 
-// closeAll has all members closed at the same time.
+// closeAll has all members closed at the same time, which ends the calls of their releasers at once.
 func (q *Store) closeAll(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -287,8 +287,8 @@ func (q *Store) closeAll(ctx context.Context) error {
 	outcomes := make([]error, len(q.members))
 	var closing sync.WaitGroup
 	for i, m := range q.members {
-		_ = m.releaser.Close(context.Background(), q.ctx, nil) // returns soon, because it interrupts its calls
 		closing.Go(func() { outcomes[i] = m.store.Shutdown(ctx) })
+		closing.Go(func() { _ = m.releaser.Close(context.Background(), q.ctx, nil) })
 	}
 	closing.Wait()
 	q.running.Wait()

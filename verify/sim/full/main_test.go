@@ -47,7 +47,7 @@ func TestWideSchedules(t *testing.T) { harness.TestWide(t, classNames[classes:],
 // A quorum called a writer lost because one server refused its Downgrade and one failed, it counted
 // a server that it still asked as one that has nothing, and the answer to a renewal took back what
 // a Multi had renewed since.
-func TestRegressions(t *testing.T) { harness.TestSeeds(t, 831, 1378, 504034, 920923) }
+func TestRegressions(t *testing.T) { harness.TestSeeds(t, 130, 831, 1378, 504034, 920923) }
 
 // The quick tier catches each mutant, because it plays the signs.
 func TestSigns(t *testing.T) {
