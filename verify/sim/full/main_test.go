@@ -44,9 +44,9 @@ func TestSchedules(t *testing.T) { harness.TestSchedules(t, usual) }
 
 func TestWideSchedules(t *testing.T) { harness.TestWide(t, classNames[classes:], wideFloors) }
 
-// A quorum called a writer lost because one server refused its Downgrade and one failed, it counted
-// a server that it still asked as one that has nothing, and the answer to a renewal took back what
-// a Multi had renewed since.
+// Close of a quorum waited a tick for each member, a quorum called a writer lost because one server
+// refused its Downgrade and one failed, it counted a server that it still asked as one that has
+// nothing, and the answer to a renewal took back what a Multi had renewed since.
 func TestRegressions(t *testing.T) { harness.TestSeeds(t, 130, 831, 1378, 504034, 920923) }
 
 // The quick tier catches each mutant, because it plays the signs.
