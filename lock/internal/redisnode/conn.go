@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"syscall"
 	"time"
 )
@@ -135,14 +136,23 @@ type conn struct {
 	ready, closed, timed, suspect bool
 }
 
-// Write implements net.Conn. What follows the handshake belongs to a request.
+// Write implements net.Conn. What follows the handshake belongs to a request. A request whose time is up before the next
+// tick is not sent.
 func (c *conn) Write(p []byte) (int, error) {
 	l := c.lane
+	var late error
 	l.mu.Lock()
 	if c.ready && l.running && l.sent.IsZero() {
-		l.sent = time.Now()
+		if now := time.Now(); now.Before(l.until) {
+			l.sent = now
+		} else {
+			late = os.ErrDeadlineExceeded
+		}
 	}
 	l.mu.Unlock()
+	if late != nil {
+		return 0, late
+	}
 	return c.Conn.Write(p)
 }
 

@@ -291,6 +291,26 @@ func TestASilentRequestMakesTheIdleLanesDial(t *testing.T) {
 	})
 }
 
+// A request whose time is up is not sent, even if no tick has come since it began.
+func TestALateRequestIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPiped(t, func(o *redis.Options) { o.Password = "secret" })
+		answer := p.Answer
+		p.Answer = func(command []string) string {
+			if command[0] == "auth" {
+				time.Sleep(tickTime / 2)
+			}
+			return answer(command)
+		}
+		for after, sent := range map[time.Duration]bool{tickTime / 4: false, 3 * tickTime / 4: true} {
+			l := p.node.newQueue(1, time.Second, batchBuffer, false).idle[0]
+			at, err := p.node.others.exec(t.Context(), l, time.Now().Add(after), []call{{script: echo, args: []any{nil, nil, 1, "k"}}}, nil)
+			assert.Equal(t, sent, err == nil, after)
+			assert.Equal(t, sent, !at.IsZero(), after)
+		}
+	})
+}
+
 // timedConn counts deadlines.
 type timedConn struct {
 	net.Conn
