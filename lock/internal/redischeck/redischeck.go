@@ -201,7 +201,7 @@ func (c *serverCheck) readInfo(ctx context.Context) error {
 	}
 	if text, ok := info.Reply.(string); ok && info.Err == nil {
 		c.info = parseLines(text)
-		if cmp.Or(c.info["redis_mode"], c.info["server_mode"]) == "sentinel" { // the second is Valkey's
+		if cmp.Or(c.info["redis_mode"], c.info["server_mode"], c.info["redict_mode"]) == "sentinel" { // Valkey's, Redict's
 			return errSentinel
 		}
 		c.version = infoVersion(c.info)

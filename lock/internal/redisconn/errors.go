@@ -256,7 +256,7 @@ func Refusal(reply string) string {
 	lower := strings.ToLower(reply)
 	is := func(words string) bool { return strings.Contains(lower, words) }
 	switch {
-	case is("unknown command"), is("unknown redis command"), is("unknown subcommand"):
+	case is("unknown command"), is("unknown redis command"), is("unknown redict command"), is("unknown subcommand"):
 		return UnknownCommand
 	case strings.Contains(reply, "NOPERM"), is("permission"), is("acl failure"), is("the user executing the script can't"):
 		return NoPermission

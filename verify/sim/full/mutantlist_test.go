@@ -143,7 +143,7 @@ var mutants = mutant.List{
 	},
 	{
 		"an unknown script is not sent in full", "lock/internal/redisnode/node.go",
-		"err != nil || !unknown {", "true {",
+		"err != nil || !unknown {", "err != nil || !unknown || try == 1 {",
 	},
 	{
 		"the lost leases of a batch are shifted", "lock/internal/rediskit/renew.go",
