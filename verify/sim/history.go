@@ -43,6 +43,7 @@ type Grant struct {
 
 	Attempt     string    // the attempt of a quorum by which the client got it
 	ConfirmedAt time.Time // when its client learned of it
+	whole       time.Time // when its Multi had all of its locks; zero outside a Multi
 	Deadline    time.Time // by the formula, from the last answer that confirmed it
 	latest      time.Time // the maximum of the deadline; zero: there is none
 	sent        time.Time // the latest renewal

@@ -44,7 +44,7 @@ func (w *World) releasing(p *Process, l driver.Lease) {
 		w.Violated("kept", "H2: p%d keeps %s taken, which no user has got", p.ID, l.Key)
 	case g.loss != nil && g.loss.Reason != renewal.ReasonLimitReached && g.lossAt.Before(time.Now()):
 		w.Violated("kept", "H2: p%d keeps %s taken, although it had lost the lock: %v", p.ID, l.Key, g.loss.Reason)
-	case l.Attrs.KeepUntil.After(g.ConfirmedAt.Add(p.Plan.MinHold)):
+	case l.Attrs.KeepUntil.After(Later(g.ConfirmedAt, g.whole).Add(p.Plan.MinHold)):
 		w.Violated("kept", "H2: p%d keeps %s taken for %v too long", p.ID, l.Key, l.Attrs.KeepUntil.Sub(g.ConfirmedAt)-p.Plan.MinHold)
 	}
 }

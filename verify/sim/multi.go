@@ -22,6 +22,7 @@ func (u *User) TakeTwo(key string, wait bool) {
 	if held == nil {
 		return
 	}
+	whole := time.Now()
 	var grants []*Grant
 	for _, member := range held.Handles() {
 		g := u.begin(member, wait)
@@ -32,6 +33,9 @@ func (u *User) TakeTwo(key string, wait bool) {
 	}
 	w.Mu.Lock()
 	w.Check("several")
+	for _, g := range grants {
+		g.whole = whole
+	}
 	if len(grants) != 2 {
 		w.Violated("several", "S8: p%d holds %d locks of two", u.Process.ID, len(grants))
 	}

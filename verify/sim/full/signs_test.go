@@ -2,6 +2,8 @@ package full
 
 import "github.com/leasewheel/leasewheel/verify/internal/mutant"
 
+const module = "github.com/leasewheel/leasewheel/"
+
 // signs has, for each mutant, a seed that caught it ten times out of ten, or a described
 // schedule.
 var signs = mutant.Signs{
@@ -42,7 +44,7 @@ var signs = mutant.Signs{
 	"an unknown script is not sent in full":           {Seed: 0},
 	"the lost leases of a batch are shifted":          description{name: "one of a batch is lost"}.sign(),
 	"a failed renewal counts as successful":           {Seed: 27},
-	"a renewal ignores the end of its context":        {Seed: 41},
+	"a renewal ignores the end of its context":        {Test: "TestACancelledRequestEndsAtOnce", Package: module + "lock/internal/redisnode"},
 	"a request is repeated by go-redis":               {Seed: 2},
 	"a lost lock is locked again":                     {Seed: 137},
 	"the first Unlock releases a reentrant lock":      {Seed: 0},
@@ -50,7 +52,7 @@ var signs = mutant.Signs{
 	"a Multi is valid while one of its locks is":      {Seed: 3},
 	"a writer stays valid during a downgrade":         {Seed: 26},
 
-	"a waiting store sees the cause of the caller's context": {Seed: wideSeed(causes, 55)},
+	"a waiting store sees the cause of the caller's context": {Test: "TestTheCauseOfTheContextDoesNotDecide", Package: module + "lock"},
 	"the end of another client counts as its own end":        {Seed: wideSeed(causes, 1)},
 	"a signal needs no proof":                                {Seed: wideSeed(forgery, 4)},
 	"a lock that a quorum lost is not released":              {Seed: wideSeed(lostCopies, 1)},
