@@ -248,6 +248,39 @@ func TestQuorumReleasesInTheBackground(t *testing.T) {
 	})
 }
 
+// Close releases the copies of a failed attempt, for at most a second.
+func TestQuorumReleasesCopiesBeforeItCloses(t *testing.T) {
+	for delay, want := range map[time.Duration]struct {
+		took time.Duration
+		left int
+	}{
+		200 * time.Millisecond: {300 * time.Millisecond, 0}, // Close interrupts the call, and repeats it after 100 ms
+		time.Minute:            {time.Second, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			all, q := newServers(t, 3)
+			all.fail(2, down)
+			all[2].losesRequests(func(ctx context.Context, op locktest.Op) error {
+				if op != locktest.Release {
+					return nil
+				}
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(delay):
+					return nil
+				}
+			})
+			require.ErrorIs(t, failure(q.Acquire(ctx, request("k", "a"))), errIO)
+			synctest.Wait()
+			start := time.Now()
+			require.NoError(t, q.Close())
+			assert.Equal(t, want.took, time.Since(start))
+			assert.Equal(t, want.left, all.holding("k"))
+		})
+	}
+}
+
 // Release needs a majority, and waits for servers that are as fast as the majority.
 func TestQuorumReleaseWaitsForTheRestAsLongAgain(t *testing.T) {
 	for third, want := range map[time.Duration]time.Duration{

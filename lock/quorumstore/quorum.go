@@ -105,8 +105,9 @@ const (
 	tombstoneTime     = time.Minute
 	maxAttemptTimeout = 3 * time.Second
 	closeTimeout      = 5 * time.Second
-	maxMemberCalls    = 10_000 // of Acquire and Release of one member at one time
-	maxMemberRenews   = 256    // of Renew, each of which has a copy of its batch
+	copiesTimeout     = time.Second // of the releases of copies that belong to no lease, in Shutdown
+	maxMemberCalls    = 10_000      // of Acquire and Release of one member at one time
+	maxMemberRenews   = 256         // of Renew, each of which has a copy of its batch
 )
 
 var _ driver.Store = (*Store)(nil)
@@ -272,23 +273,27 @@ func (q *Store) Close() error {
 }
 
 // Shutdown ends all calls that are under way and closes the members, which wait no longer than until ctx
-// ends. It is idempotent: every call waits until all is closed or its ctx has ended, and returns the same
-// result.
+// ends. Copies of locks that no call got are released before, for at most a second. Shutdown is idempotent: every call
+// waits until all is closed or its ctx has ended, and returns the same result.
 func (q *Store) Shutdown(ctx context.Context) error {
 	return q.closing.Do(ctx, func() error { return q.closeAll(ctx) })
 }
 
-// closeAll has all members closed at the same time, which ends the calls of their releasers at once.
+// closeAll has all members closed at the same time.
 func (q *Store) closeAll(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.cancel()
+	copies, stop := context.WithTimeout(ctx, copiesTimeout)
+	defer stop()
 	outcomes := make([]error, len(q.members))
 	var closing sync.WaitGroup
 	for i, m := range q.members {
-		closing.Go(func() { outcomes[i] = m.store.Shutdown(ctx) })
-		closing.Go(func() { _ = m.releaser.Close(context.Background(), q.ctx, nil) })
+		closing.Go(func() {
+			_ = m.releaser.Close(copies, copies, nil) // their TTL ends those that are left
+			outcomes[i] = m.store.Shutdown(ctx)
+		})
 	}
 	closing.Wait()
 	q.running.Wait()
