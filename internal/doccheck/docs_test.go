@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 var (
 	links      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	tests      = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
+	benchmarks = regexp.MustCompile(`-bench ([A-Z]\w*)`)
 	rules      = regexp.MustCompile(`(?m)^([a-z-]+):`)
 	targets    = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
 	paths      = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
@@ -46,7 +48,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestTheDocsNameWhatExists checks each link of the pages and each test, make target,
+// TestTheDocsNameWhatExists checks each link of the pages and each test, benchmark, make target,
 // path and exported name that they mention.
 func TestTheDocsNameWhatExists(t *testing.T) {
 	names := declared(t)
@@ -63,6 +65,12 @@ func TestTheDocsNameWhatExists(t *testing.T) {
 		}
 		for _, test := range tests.FindAllString(text, -1) {
 			assert.True(t, names.anywhere[test], "%s names %s", page, test)
+		}
+		for _, m := range benchmarks.FindAllStringSubmatch(text, -1) {
+			known := slices.ContainsFunc(slices.Collect(maps.Keys(names.anywhere)), func(name string) bool {
+				return strings.HasPrefix(name, "Benchmark") && strings.Contains(name, m[1])
+			})
+			assert.True(t, known, "%s names -bench %s", page, m[1])
 		}
 		for _, m := range targets.FindAllStringSubmatch(text, -1) {
 			assert.True(t, made[m[1]], "%s names make %s", page, m[1])

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,4 +163,54 @@ func TestALockIsNotHandedToItsFormerHolder(t *testing.T) {
 			})
 		}
 	})
+}
+
+// BenchmarkHandOverByPolls hands a lock over among the waiters of 64 stores, each with a pool of its own as a process
+// has. An operation is one hand-over.
+func BenchmarkHandOverByPolls(b *testing.B) {
+	for name, open := range map[string]func(t testing.TB, params ...string) *database{"PostgreSQL": newPostgres, "MariaDB": newMariaDB} {
+		b.Run(name, func(b *testing.B) {
+			d := open(b)
+			dsn, driverName := mariaDB.Get(b).DSN("interpolateParams=true"), "mysql"
+			if name == "PostgreSQL" {
+				dsn, driverName = postgres.Get(b).DSN(), "pgx"
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			var wg sync.WaitGroup
+			granted := make(chan struct{})
+			for range 64 {
+				db, err := sql.Open(driverName, dsn)
+				require.NoError(b, err)
+				db.SetMaxOpenConns(4)
+				b.Cleanup(func() { assert.NoError(b, db.Close()) })
+				s := (&database{db, d.dialect, d.table}).store(b, sqlstore.Options{PollInterval: 100 * time.Millisecond})
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						r := request("k")
+						l, err := s.Wait(ctx, r, func() {})
+						if err != nil {
+							assert.ErrorIs(b, err, context.Canceled)
+							_ = s.Release(context.Background(), driver.Lease{Request: r}) // it has left, or has the lock
+							continue
+						}
+						select {
+						case granted <- struct{}{}:
+						case <-ctx.Done():
+						}
+						l.Request = r
+						assert.NoError(b, s.Release(context.Background(), l))
+					}
+				})
+			}
+			for range 200 { // until the pace is known
+				<-granted
+			}
+			for b.Loop() {
+				<-granted
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "hand-overs/s")
+			cancel()
+			wg.Wait()
+		})
+	}
 }
