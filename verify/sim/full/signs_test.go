@@ -59,7 +59,7 @@ var signs = mutant.Signs{
 	"a waiter needs memory to keep its place":                {Seed: wideSeed(noMemory, 3)},
 	"a poll is abandoned before the next":                    {Seed: wideSeed(slowLinks, 2)},
 	"Close ignores its context while connections are made":   {Seed: wideSeed(slowDialers, 1)},
-	"Close frees locks that must be kept":                    {Seed: wideSeed(keeping, 74)},
+	"Close frees locks that must be kept":                    {Seed: wideSeed(keeping, 1079)},
 	"a kept lock without waiters is free":                    {Seed: wideSeed(keeping, 11)},
 	"a kept lock belongs to its former owner":                {Seed: wideSeed(keeping, 4)},
 	"a kept batch belongs to its former owner":               {Seed: wideSeed(keeping, 18)},
