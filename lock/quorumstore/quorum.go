@@ -291,7 +291,7 @@ func (q *Store) closeAll(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, m := range q.members {
 		closing.Go(func() {
-			_ = m.releaser.Close(copies, copies, nil) // their TTL ends those that are left
+			_ = m.releaser.Close(copies, copies, nil) // a copy that is left expires
 			outcomes[i] = m.store.Shutdown(ctx)
 		})
 	}

@@ -58,3 +58,16 @@ func TestARefusedLoginExplainsAClosedConnection(t *testing.T) {
 	c.noteAnswer()
 	assert.Equal(t, io.EOF, c.explain(io.EOF, nil), "the server has answered since")
 }
+
+// Servers name a missing command, and a missing right to one, in their own words.
+func TestRefusalsOfTheForks(t *testing.T) {
+	for reply, want := range map[string]string{
+		"ERR unknown command 'zadd', with args beginning with: 'k'":     UnknownCommand,
+		"ERR Unknown Redis command called from script script: 1a":       UnknownCommand,
+		"ERR Unknown Redict command called from script script: 1a":      UnknownCommand,
+		"NOPERM User a has no permissions to run the 'zadd' command":    NoPermission,
+		"WRONGTYPE Operation against a key holding the wrong kind of v": "",
+	} {
+		assert.Equal(t, want, Refusal(reply), reply)
+	}
+}

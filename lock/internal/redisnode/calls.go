@@ -47,8 +47,8 @@ type Calls struct {
 }
 
 // tickTime is the time between two ticks, from which on lanes follow the ctx and the time of their requests, and
-// requests that wait for a lane follow theirs. From the beginning that costs six objects, a deadline and a timer. Most
-// requests have their answer before a tick.
+// requests that wait for a lane follow theirs. From the beginning, as for a request with less time than that, it costs six
+// objects, a deadline and a timer. Most requests have their answer before a tick.
 const tickTime = 10 * time.Millisecond
 
 // NewCalls returns the Calls of a client.

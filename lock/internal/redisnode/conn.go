@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 	"time"
 )
@@ -136,23 +135,14 @@ type conn struct {
 	ready, closed, timed, suspect bool
 }
 
-// Write implements net.Conn. What follows the handshake belongs to a request. A request whose time is up before the next
-// tick is not sent.
+// Write implements net.Conn. What follows the handshake belongs to a request.
 func (c *conn) Write(p []byte) (int, error) {
 	l := c.lane
-	var late error
 	l.mu.Lock()
 	if c.ready && l.running && l.sent.IsZero() {
-		if now := time.Now(); now.Before(l.until) {
-			l.sent = now
-		} else {
-			late = os.ErrDeadlineExceeded
-		}
+		l.sent = time.Now()
 	}
 	l.mu.Unlock()
-	if late != nil {
-		return 0, late
-	}
 	return c.Conn.Write(p)
 }
 

@@ -63,7 +63,11 @@ func (l *lane) begin(ctx context.Context, until time.Time) (inner context.Contex
 	if c != nil {
 		_ = c.Close() // it has old credentials, or may be dead
 	}
-	l.node.calls.nextTick()  // which follows the request
+	if time.Until(until) < tickTime { // nothing may be sent after that
+		l.follow()
+	} else {
+		l.node.calls.nextTick() // which follows the request
+	}
 	if l.node.instrumented { // only hooks look for values
 		return context.WithoutCancel(ctx), nil
 	}
